@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import test, { after, before } from "node:test";
+import { fileURLToPath } from "node:url";
 import { close_browser, command, drawn, framed, goTo, matrices, open_browser, opened, problemsOf, stepNames, traceOf, until } from "./browser.mjs";
 
 const require = createRequire(import.meta.url);
@@ -482,27 +483,37 @@ test("the opening says why there is attention, is skipped at once, and hides not
 
 test("the opening's numbers are those of the model", { skip: !/^minilm /m.test(command("model", "--list")) && "MiniLM is not there: attend model --get minilm" }, async () => {
   const page = await opened(["a b"]);
-  const shown = await page.locator(".looked li").evaluateAll((items) => items.map((item) => ({
-    token: item.querySelector("span").textContent, weight: item.dataset.weight, percent: item.querySelector("small").textContent, isQuery: item.className === "it",
+  const looks = await page.locator(".look").evaluateAll((figures) => figures.map((figure) => ({
+    caption: figure.querySelector("figcaption").textContent,
+    shown: [...figure.querySelectorAll("li")].map((item) => ({ token: item.querySelector("span").textContent, weight: Number(item.dataset.weight), percent: item.querySelector("small").textContent, isQuery: item.className === "it" })),
   })));
-  const { tokens, query, top } = JSON.parse(command("model", "minilm", animal, "--head", "3.1", "--query", "9", "--json"));
-  assert.deepEqual(shown.map(({ token }) => token), tokens);
-  assert.equal(shown.findIndex(({ isQuery }) => isQuery), query);
-  assert.equal(shown.filter(({ weight }) => weight !== undefined).length, top.length);
-  for (const { key, weight } of top) {
-    assert.ok(Math.abs(Number(shown[key].weight) - weight) <= 0.500001e-4, `${tokens[key]}: ${shown[key].weight}, is ${weight}`);
-    assert.equal(shown[key].percent, `${Math.round(weight * 100)} %`);
+  assert.equal(looks.length, 4);
+  let right = 0;
+  for (const { caption, shown } of looks) {
+    const text = shown.slice(1, -1).map(({ token }) => token).join(" ");
+    const { texts: [{ tokens, query, weights }] } = JSON.parse(command("model", "minilm", text, "--vary", "it=it", "--query", "it", "--json")).variants;
+    const row = weights[3][1];
+    assert.deepEqual(shown.map(({ token }) => token), tokens);
+    assert.equal(shown.findIndex(({ isQuery }) => isQuery), query);
+    for (const [key, { weight, percent }] of shown.entries()) {
+      assert.ok(Math.abs(weight - row[key]) <= 0.500001e-4, `${tokens[key]}: ${weight}, is ${row[key]}`);
+      assert.equal(percent, `${Math.round(row[key] * 100)} %`);
+    }
+    const [, meant, first, noun, second, other, verdict] = caption.match(/^it is the (\w+)\. The head gives (\d+ %) to (\w+), (\d+ %) to (\w+): (\w+)\.$/);
+    for (const [word, share] of [[noun, first], [other, second]]) assert.equal(share, `${Math.round(row[tokens.indexOf(word)] * 100)} %`);
+    assert.ok(row[tokens.indexOf(noun)] > row[tokens.indexOf(other)]);
+    assert.equal(meant, text.endsWith("tired") ? "animal" : "street");
+    assert.equal(verdict, noun === meant ? "right" : "wrong");
+    right += noun === meant ? 1 : 0;
   }
-  assert.equal(top[0].token, "animal");
-  const rest = 1 - top.reduce((sum, { weight }) => sum + weight, 0);
-  assert.match(await page.locator(".why").textContent(), new RegExp(`The ${tokens.length - top.length} words without a number share the other ${Math.round(rest * 100)} %`));
-  // It claims no more than the sentence shows: turned round, the same head looks at the other noun.
-  const words = await page.locator(".why").textContent();
-  const [, turned, noun, percent] = words.match(/in “(.*?)” the head gives most to “(.*?)”, (\d+ %)/);
-  assert.notEqual(noun, top[0].token);
-  const row = turned.split(" ").indexOf("it") + 1;
-  const { top: other } = JSON.parse(command("model", "minilm", turned, "--head", "3.1", "--query", String(row), "--json"));
-  assert.deepEqual([noun, percent], [other[0].token, `${Math.round(other[0].weight * 100)} %`]);
+  assert.equal(right, 2);
+  // What it counts over 40 sentences, and what changes without the head.
+  const words = (await page.locator(".why").textContent()).replace(/\s+/g, " ");
+  const { held, baselines, texts } = JSON.parse(command("model", "minilm", "--over", fileURLToPath(new URL("../../tests/tasks/referents.tsv", import.meta.url)), "--json")).variants;
+  const counts = words.match(/Over (\d+) such sentences head 3\.1 is right in (\d+), .*? The best of the 72 heads is right in (\d+); .*? in some (\d+)\./).slice(1).map(Number);
+  assert.deepEqual(counts, [texts.length, held[3][1], Math.max(...held.flat()), baselines.chance]);
+  const { cosine_distance: turned } = JSON.parse(command("model", "minilm", animal, "--without", "3.1", "--json")).without;
+  assert.equal(words.match(/its cosine to what it was is (\d\.\d+)/)[1], (1 - turned).toFixed(4));
   await page.context().close();
 });
 

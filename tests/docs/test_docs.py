@@ -38,6 +38,7 @@ def cache_with_minilm(folder):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_run_one_after_the_other(page, command, tmp_path, tmp_path_factory):
     shutil.copy(REPOSITORY / "README.md", tmp_path)
+    shutil.copytree(REPOSITORY / "tests/tasks", tmp_path / "tests/tasks")
     cache = tmp_path_factory.mktemp("cache")
     left_out = "attend model smollm2" if cache_with_minilm(cache) else "attend model"
     environment = os.environ | {"PATH": f"{pathlib.Path(command).parent}{os.pathsep}{os.environ['PATH']}", "XDG_CACHE_HOME": str(cache)}
@@ -76,19 +77,28 @@ def test_the_readme_shows_the_example():
 def test_the_readme_says_no_more_of_its_first_picture_than_its_sentences_show(command, tmp_path):
     if not cache_with_minilm(tmp_path):
         pytest.skip("MiniLM's package is not installed (tests/models.txt)")
-    words = (REPOSITORY / "README.md").read_text().split("How is such a number computed?")[0]
-    tired, turned = re.findall(r'attend model minilm "(.*?)"', words)
+    words = (REPOSITORY / "README.md").read_text().split("How is a number")[0]
 
-    def most(text):
-        query = text.split().index("it") + 1
-        asked = ["model", "minilm", text, "--head", "3.1", "--query", str(query), "--by", "norm", "--json"]
-        environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
-        return json.loads(subprocess.check_output([command, *asked], env=environment))["top"][0]["token"]
+    def minilm(*arguments):
+        done = subprocess.run([command, "model", "minilm", *arguments], env=os.environ | {"XDG_CACHE_HOME": str(tmp_path)},
+                              capture_output=True, text=True, check=True)
+        return json.loads(done.stdout) if "--json" in arguments else done.stderr
 
-    assert "*it* takes most from *animal*" in words and most(tired) == "animal"
-    assert 'with "wide" in\nplace of "tired" *it* still takes most from *animal*' in words
-    assert most(tired.replace("tired", "wide")) == "animal"
-    assert f'in "{turned}" from *street*' in words and most(turned) == "street"
+    def given(text, word):
+        return sum(text["weights"][3][1][slice(*next(each["tokens"] for each in text["words"] if each["word"] == word))])
+
+    four = minilm("--over", REPOSITORY / "tests/tasks/it.tsv", "--json")["variants"]["texts"]
+    assert f"*it* gives {given(four[0], 'animal'):.2f} of its attention to *animal*" in words
+    more = ["animal" if given(text, "animal") > given(text, "street") else "street" for text in four]
+    assert "at the " + ", at the ".join(more) in words and more == ["animal", "animal", "street", "street"]
+    minilm("--over", REPOSITORY / "tests/tasks/it.tsv", "--head", "3.1", "-o", tmp_path / "four.svg")
+    assert (tmp_path / "four.svg").read_bytes() == (REPOSITORY / "docs/pictures/models/minilm-it-four.svg").read_bytes()
+    found = minilm("--over", REPOSITORY / "tests/tasks/referents.tsv", "--json")["variants"]
+    best, chance = max(max(row) for row in found["held"]), found["baselines"]["chance"]
+    assert f"Over {len(found['texts'])} such sentences the head is right in {found['held'][3][1]}." in words
+    assert f"is right in more than {best}, and the best of 72 that guess would be in {chance}" in words
+    turned = minilm(four[0]["text"], "--without", "3.1", "--json")["without"]["cosine_distance"]
+    assert f"its cosine to what it was is {1 - turned:.4f}" in words
 
 
 def test_the_readme_lists_every_header():
