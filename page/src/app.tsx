@@ -42,7 +42,9 @@ function Rail({ steps, now, dispatch }: { steps: Step[]; now: Step; dispatch: (a
   const current = useRef<HTMLButtonElement>(null);
   const list = useRef<HTMLOListElement>(null);
   useEffect(() => {
-    current.current?.scrollIntoView({ inline: "center", block: "nearest" });
+    const [row, button] = [list.current, current.current];
+    // Sideways alone: the page stays where it is read.
+    if (row && button) row.scrollLeft = button.offsetLeft - row.offsetLeft - (row.clientWidth - button.offsetWidth) / 2;
     if (list.current?.contains(document.activeElement)) current.current?.focus(); // the keys go on from here
   }, [now]);
   const go = (to: number) => dispatch({ do: "step", step: steps[to]!.id });

@@ -16,6 +16,7 @@ interface MatrixProps {
   cols: { axis: Axis; labels?: string[] };
   share?: Scale; // numbers from 0 to 1, on one scale wherever they are
   top?: number; // the share that has the brightest colour; default: 1
+  largest?: number; // what has the strongest colour, of numbers that are no shares; default: the matrix's own largest
   hidden?: (row: number, col: number) => boolean;
   cursor: Cursor; // what is highlighted
   onHover: (cursor: Cursor) => void;
@@ -31,7 +32,7 @@ const mostLow = 12; // beyond so many rows a matrix without pairs of words has l
 const mostShort = 24;
 const short = (share: number): string => (share >= 0.995 ? "1" : share.toFixed(2).replace(/^0/, ""));
 
-const largestOf = (grid: Grid): number => grid.data.reduce((most, x) => (Number.isFinite(x) ? Math.max(most, Math.abs(x)) : most), 0);
+export const largestOf = (grid: Grid): number => grid.data.reduce((most, x) => (Number.isFinite(x) ? Math.max(most, Math.abs(x)) : most), 0);
 
 interface RowProps {
   of: MatrixProps;
@@ -89,7 +90,7 @@ function Cells(props: MatrixProps & { digits: boolean }) {
   const row = cursor[rows.axis] ?? -1;
   const col = cursor[cols.axis] ?? -1;
   const [tabRow, tabCol] = [Math.min(Math.max(row, 0), grid.rows - 1), Math.min(Math.max(col, 0), grid.cols - 1)];
-  const largest = largestOf(grid);
+  const largest = props.largest ?? largestOf(grid);
   // What has no words has its number, where there is room for it.
   const numbered = (count: number): string[] | undefined => (digits ? Array.from({ length: count }, (_, place) => String(place + 1)) : undefined);
   const rowLabels = rows.labels ?? numbered(grid.rows);
@@ -145,13 +146,13 @@ function Painted(props: MatrixProps) {
   const col = cursor[cols.axis] ?? 0;
   const scheme = ["--zero", "--negative", "--positive", "--wash", "--line"].map(styleRgb);
   useEffect(() => {
-    const largest = largestOf(grid);
+    const largest = props.largest ?? largestOf(grid);
     const [zero, negative, positive, wash, line] = scheme as [Rgb, Rgb, Rgb, Rgb, Rgb];
     paint(canvas.current!, grid.rows, grid.cols, (r, c) => {
       if (hidden?.(r, c)) return (r + c) % 3 === 0 ? line : wash;
       return share ? shareRgb(at(grid, r, c) / top, share) : signedRgb(at(grid, r, c), largest, { zero, negative, positive });
     });
-  }, [grid.data, share, top, String(scheme)]);
+  }, [grid.data, share, top, props.largest, String(scheme)]);
   const cellOf = (event: MouseEvent): [number, number] => cellUnder(event, canvas.current!, grid.rows, grid.cols);
   const cursorAt = ([r, c]: [number, number]): Cursor => ({ [rows.axis]: r, [cols.axis]: c, on: name });
   const onPointerMove = (event: PointerEvent) => {

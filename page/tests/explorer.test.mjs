@@ -63,19 +63,53 @@ const isNative = async (page, { weights }) => {
   return count;
 };
 
+test("the selected word stays selected in another text", async () => {
+  const page = await explored(live(minilm, sentence));
+  const selected = () => page.evaluate(() => [window.attend.state.pass.tokens[window.attend.state.locked.query], window.attend.state.locked.query]);
+  assert.deepEqual(await selected(), ["it", 9]);
+  await typed(page, "in the end the animal did not cross the street because it was too tired");
+  assert.deepEqual(await selected(), ["it", 12]);
+  await typed(page, "in the end the animal did not cross the street because she was too tired");
+  assert.deepEqual(await selected(), ["she", 12]);
+  await typed(page, "a tired animal");
+  assert.notEqual((await selected())[0], "[SEP]");
+  await page.context().close();
+});
+
 test("MiniLM in one file: what does it look at", async () => {
   const page = await explored(live(minilm, sentence));
   const wanted = native(quantized, sentence);
-  // By norm, as the page begins: "it" and the head that gives most to another word.
+  // It begins by weight: at "it", and the head that gives most to another word.
   assert.match(await page.locator(".looks h2").textContent(), /What does it look at\?/);
-  assert.match(await page.locator(".looks button").first().textContent(), /animal head 3\.1/);
-  assert.match(await page.locator(".head h2").first().textContent(), /Head 3\.1/);
+  const first = await page.locator(".looks button").first().textContent();
+  const [, word, head, most] = first.match(/^(\S+) head (\S+) (\S+)$/);
+  const { tokens, weights } = wanted;
+  const [layer, number] = head.split(".").map(Number);
+  const [, rows_, cols_] = weights[layer].shape;
+  near(Number(most), weights[layer].values[(number * rows_ + 9) * cols_ + tokens.indexOf(word)], 0.00501, first);
+  // By norm a word may carry more than a row takes in the mean: colours and legend end there, and the sum at the number shown.
+  await page.locator('.overview [data-head="3.1"]').click();
+  await page.locator(".tabs select").first().selectOption("norm");
+  await ready(page);
   const rows = JSON.parse(command("model", quantized, sentence, "--head", "3.1", "--query", "9", "--by", "norm", "--json")).top;
   const shown = await page.locator(".top-keys li").evaluateAll((items) => items.map((item) => [item.querySelector("bdi").textContent, Number(item.querySelector("output").textContent)]));
   shown.slice(0, 5).forEach(([token, value], n) => {
     assert.equal(token, rows[n].token);
     near(value, rows[n].weight, value >= 0.0995 ? 0.00501 : 0.000501, token);
   });
+  assert.ok(rows[0].weight > 1);
+  const top = Math.max(...(await mapOf(page, [3, 1], [0, tokens.length], [0, tokens.length])).data);
+  assert.ok(top >= rows[0].weight - 1e-4);
+  assert.equal(await page.locator(".tabs .legend i").last().textContent(), String(Number(top.toPrecision(3))));
+  await page.locator(".top-keys button").first().click();
+  await page.locator("details.worked:not(.reasons) > summary").click();
+  await page.locator("details.worked:not(.reasons) [data-shown]").waitFor();
+  const [, once, factor, product] = (await page.locator("details.worked:not(.reasons) .formula").last().textContent()).match(/by norm: (\S+) × (\S+) = (\S+)/);
+  near(Number(once) * Number(factor), Number(product), 2e-3, "the weight times what the key carries");
+  near(Number(product), rows[0].weight, 1e-4, "what is shown");
+  assert.equal(await page.locator("details.worked:not(.reasons) .products tr.rest").count(), 1);
+  const products = await page.locator("details.worked:not(.reasons) .products tbody tr").evaluateAll((all) => all.map((row) => Number([...row.querySelectorAll("td")].at(-2).textContent)));
+  near(products.reduce((sum, value) => sum + value, 0), Number(await page.locator("details.worked:not(.reasons) .products .total output").textContent()), 1e-3, "the products' sum");
   await page.locator(".tabs select").first().selectOption("weight");
   await ready(page);
   assert.equal(await isNative(page, wanted), 72);

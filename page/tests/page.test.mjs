@@ -517,6 +517,34 @@ test("the opening's numbers are those of the model", { skip: !/^minilm /m.test(c
   await page.context().close();
 });
 
+test("on a telephone the page begins at its beginning", async () => {
+  for (const viewport of [{ width: 390, height: 664 }, { width: 390, height: 844 }]) {
+    const page = await opened([tired], { viewport });
+    assert.deepEqual(await page.evaluate(() => [scrollY, document.documentElement.scrollWidth]), [0, 390]);
+    await page.context().close();
+  }
+});
+
+test("why the square root: the spreads are those of the command's scores, and scaled scores grow paler", async () => {
+  const page = await opened([tired], { hash: "#step=scale" });
+  const deviation = (values) => {
+    const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
+    return Math.sqrt(values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / values.length);
+  };
+  const label = await page.locator(".growth svg").getAttribute("aria-label");
+  const [, sizes, linear, uniform] = label.match(/at (.*?) numbers: mean 0: (.*?); uniform: (.*)$/);
+  const numbers = (text) => text.split(", ").map(Number);
+  for (const [weights, shown] of [["linear", numbers(linear)], ["uniform", numbers(uniform)]])
+    for (const [n, size] of numbers(sizes).entries()) {
+      const found = Array.from({ length: 8 }, (_, seed) => deviation(traceOf(animal, "--weights", weights, "--d-k", String(size), "--seed", String(seed)).tensors.scores.flat(2)));
+      const sorted = found.sort((a, b) => a - b);
+      assert.ok(Math.abs((sorted[3] + sorted[4]) / 2 / shown[n] - 1) < 0.01, `${weights} ${size}: ${(sorted[3] + sorted[4]) / 2}, the page has ${shown[n]}`);
+    }
+  const strongest = (name) => page.locator(`.matrix[data-name=${name}] td[data-col]`).evaluateAll((cells) => Math.max(...cells.map((cell) => Number(/(\d+)%/.exec(cell.style.background)?.[1] ?? 0))));
+  assert.ok(await strongest("scores") > 2 * await strongest("scaled_scores"));
+  await page.context().close();
+});
+
 test("random numbers are called so where they are first seen", async () => {
   const page = await opened([tired]);
   assert.match(await page.locator(".origin").textContent(), /random numbers: nothing was trained/);

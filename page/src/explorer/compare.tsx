@@ -6,6 +6,7 @@ import type { Grid } from "../grid";
 import { at, cellUnder } from "../grid";
 import type { HeadId, Pass } from "./model";
 import { headOf, isExact, mapOf, shownToken } from "./model";
+import { Framed } from "./map";
 import type { State, Store } from "./store";
 
 const meanOf = (maps: Grid[]): Grid => ({ ...maps[0]!, data: maps[0]!.data.map((_, place) => maps.reduce((sum, { data }) => sum + data[place]!, 0) / maps.length) });
@@ -26,7 +27,9 @@ function Differences({ grid, queries, keys, cell, store }: { grid: Grid; queries
   };
   return (
     <>
+      <Framed queries={queries} keys={keys} cell={cell}>
       <canvas ref={canvas} role="img" aria-label={`Differences, at most ${largest.toFixed(3)}`} onClick={choose} data-largest={largest} />
+      </Framed>
       <p class="quiet"><i class="swatch negative" /> less <i class="swatch" /> more, up to {largest.toFixed(3)}{!Number.isNaN(value) && <>; <bdi class="word">{shownToken(queries[cell[0]]!)}</bdi> → <bdi class="word">{shownToken(keys[cell[1]]!)}</bdi>: <output>{value.toFixed(4)}</output></>}</p>
       <ol class="quiet">
         {strongest.map(({ each, place }) => (

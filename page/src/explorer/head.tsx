@@ -9,7 +9,7 @@ import { Compare } from "./compare";
 import { Links } from "./links";
 import { Map } from "./map";
 import type { HeadId } from "./model";
-import { headOf, isExact, keysOf, labelText, mapOf, queriesOf, sameHead, shownToken, sinkOf, writtenOf } from "./model";
+import { headOf, isExact, keysOf, labelText, mapOf, queriesOf, sameHead, shownToken, sinkOf, topOf, writtenOf } from "./model";
 import { Save } from "./save";
 import type { State, Store } from "./store";
 import { rowOf, selectionOf } from "./store";
@@ -22,7 +22,7 @@ const share = (value: number): string => value.toFixed(Math.abs(value) >= 0.0995
 const mostKeys = 6;
 
 // A query's strongest keys, in words.
-function TopKeys({ store, row, query, keys, by }: { store: Store; row: Float32Array; query: string; keys: string[]; by: State["by"] }) {
+function TopKeys({ store, row, query, keys, by, top }: { store: Store; row: Float32Array; query: string; keys: string[]; by: State["by"]; top: number }) {
   const places = Array.from(row, (_, place) => place).filter((place) => row[place]! > 0).sort((a, b) => row[b]! - row[a]!).slice(0, mostKeys);
   const all = row.reduce((sum, value) => sum + (value > 0 ? value : 0), 0);
   const these = places.reduce((sum, place) => sum + row[place]!, 0);
@@ -33,7 +33,7 @@ function TopKeys({ store, row, query, keys, by }: { store: Store; row: Float32Ar
         {places.map((place) => (
           <li key={place}>
             <button type="button" class="plain" onClick={() => store.lock({ key: place })}><bdi>{shownToken(keys[place]!)}</bdi> <small>{place}</small></button>
-            <span class="bar" aria-hidden="true"><i style={{ width: `${Math.min(100, row[place]! * 100)}%` }} /></span>
+            <span class="bar" aria-hidden="true"><i style={{ width: `${Math.min(100, (row[place]! / top) * 100)}%` }} /></span>
             <output>{share(row[place]!)}</output>
           </li>
         ))}
@@ -89,10 +89,11 @@ export function HeadView({ store, state }: { store: Store; state: State }) {
   const colours = strip === "row" ? row : strip === "added" ? added : values;
   const paint = (place: number, scale: Scale) => {
     if (added) return { background: signedColour(added[place]!, added.reduce((most, value) => Math.max(most, Math.abs(value)), 0)), color: "var(--ink)" };
-    const value = colours ? (strip === "row" ? colours[place]! : colours[place]! / (largest || 1)) : NaN;
+    const value = colours ? colours[place]! / (strip === "row" ? top : largest || 1) : NaN;
     return Number.isNaN(value) ? undefined : { background: shareColour(value, scale), color: shareInk(value, scale) };
   };
   const sink = sinkOf(head);
+  const top = topOf(pass, id);
   const canStep = layer.qk && !pass.words && Math.max(queries.length, keys.length) <= mostSteps;
   const hasParts = isExact(layer, mapOf(pass, id)) && wordsOf(pass.tokens).length < pass.tokens.length;
   return (
@@ -124,16 +125,16 @@ export function HeadView({ store, state }: { store: Store; state: State }) {
           <option value="weight">weight</option>
           <option value="norm">norm: weight times the size of what a key carries</option>
         </select></label>
-        <Legend scale={state.scale} onScale={(scale) => store.set({ scale })} />
+        <Legend scale={state.scale} top={top} onScale={(scale) => store.set({ scale })} />
         {sink !== null && <label class="switch"><input type="checkbox" role="switch" checked={state.noSink} onChange={(event) => store.set({ noSink: event.currentTarget.checked })} /> without the sink, <bdi>{shownToken(keys[sink] ?? "")}</bdi></label>}
         {(pass.words || hasParts) && <label class="switch"><input type="checkbox" role="switch" checked={state.whole} onChange={(event) => store.lookAtWords(event.currentTarget.checked)} /> whole words</label>}
       </div>
       {view === "steps" && canStep && <StepsView store={store} state={state} id={id} queries={queries} keys={keys} cell={[query, chosen]} />}
       {(view !== "steps" || !canStep) && <div class="drawn">
         {(view === "map" || view === "steps") && <Map key={`${queries.length} ${keys.length}`} store={store} state={state} id={id} queries={queries} keys={keys} cell={[query, chosen]} sink={state.noSink ? sink : null} />}
-        {view === "links" && <Links store={store} map={mapOf(pass, id)} queries={queries} keys={keys} query={query} sink={sink} written={self ? writtenOf(pass, id[0]) : Infinity} />}
+        {view === "links" && <Links store={store} top={top} map={mapOf(pass, id)} queries={queries} keys={keys} query={query} sink={sink} written={self ? writtenOf(pass, id[0]) : Infinity} />}
         {view === "compare" && <Compare store={store} state={state} id={id} queries={queries} keys={keys} cell={[query, chosen]} />}
-        {row && <TopKeys store={store} row={row} query={queries[query]!} keys={keys} by={state.by} />}
+        {row && <TopKeys store={store} row={row} query={queries[query]!} keys={keys} by={state.by} top={top} />}
       </div>}
       {!pass.words && view !== "steps" && <Worked store={store} state={state} id={id} query={query} cell={chosen} queries={queries} keys={keys} weight={row?.[chosen] ?? null} />}
       {state.info && self && !pass.words && !layer.name.startsWith("encoder.") && <Reasons store={store} state={state} id={id} query={query} cell={chosen} queries={queries} keys={keys} />}

@@ -28,7 +28,7 @@ const linesOf = (map: Grid, sink: number | null): { lines: Line[]; share: number
 
 const step = 22; // pixels of a word
 
-export function Links({ store, map, queries, keys, query, sink, written }: { store: Store; map: Grid; queries: string[]; keys: string[]; query: number; sink: number | null; written: number }) {
+export function Links({ store, map, top, queries, keys, query, sink, written }: { store: Store; map: Grid; top: number; queries: string[]; keys: string[]; query: number; sink: number | null; written: number }) {
   if (map.rows !== queries.length || map.cols !== keys.length) return <p>{queries.length} words are too many for lines; the map shows them.</p>;
   const { lines, share } = linesOf(map, sink);
   const height = Math.max(queries.length, keys.length) * step + 8;
@@ -48,7 +48,7 @@ export function Links({ store, map, queries, keys, query, sink, written }: { sto
         {lines.map((line) => (
           <line
             key={`${line.query} ${line.key}`} x1={left} x2={right} y1={y(line.query)} y2={y(line.key)} class={line.query === query ? "on" : undefined}
-            stroke-width={line.query === query ? 3 : 2} stroke-opacity={Math.min(1, 0.08 + 0.92 * line.weight) * (line.query === query ? 1 : 0.7)} data-query={line.query} data-key={line.key} data-weight={line.weight}
+            stroke-width={line.query === query ? 3 : 2} stroke-opacity={Math.min(1, 0.08 + (0.92 * line.weight) / top) * (line.query === query ? 1 : 0.7)} data-query={line.query} data-key={line.key} data-weight={line.weight}
           >
             <title>{`${queries[line.query]} → ${keys[line.key]}: ${line.weight.toFixed(3)}`}</title>
           </line>

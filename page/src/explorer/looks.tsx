@@ -12,7 +12,7 @@ export function Looks({ store, state }: { store: Store; state: State }) {
   return (
     <section class="looks" aria-label="The strongest heads of this word">
       <h2>What does <bdi class="word">{shownToken(queries[query]!)}</bdi> look at?</h2>
-      <p class="quiet">The heads that give most to another word, farther than its neighbours:</p>
+      <p class="quiet">The heads that give most to another word, farther than its neighbours. A head’s own sink is left out:</p>
       <ol>
         {looks.map(({ layer, head: number, key, weight }) => (
           <li key={`${layer} ${number}`}>

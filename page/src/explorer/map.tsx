@@ -1,11 +1,12 @@
 // The map of one head: all pairs, or a part of them, each exact where there is a pixel for it.
+import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Rgb } from "../colour";
 import { shareRgb, styleRgb } from "../colour";
 import type { Grid } from "../grid";
 import { at, cellUnder } from "../grid";
 import type { HeadId } from "./model";
-import { isExact, mapOf, shownToken } from "./model";
+import { isExact, mapOf, shownToken, topOf } from "./model";
 import type { State, Store } from "./store";
 
 type Span = [begin: number, end: number];
@@ -23,6 +24,24 @@ const largest = 480; // pixels of a side
 const leastLabel = 13; // pixels of a row that has a word
 
 const sizeOf = ([begin, end]: Span): number => end - begin;
+const side = (count: number, other: number): number => Math.round((largest * count) / Math.max(count, other));
+const part = (place: number, [begin, end]: Span): string => `${((place - begin) / (end - begin)) * 100}%`;
+
+// A map between the words of its rows and of its columns, where there is room for them, with the selected pair outlined.
+export function Framed({ queries, keys, cell, rows = [0, queries.length], cols = [0, keys.length], children }: { queries: string[]; keys: string[]; cell: [number, number]; rows?: Span; cols?: Span; children: ComponentChildren }) {
+  const [height, width] = [sizeOf(rows), sizeOf(cols)];
+  const labels = (tokens: string[], [begin, end]: Span, pixels: number) => ((end - begin) * leastLabel <= pixels ? tokens.slice(begin, end).map((token) => shownToken(token)) : null);
+  const rowLabels = labels(queries, rows, side(height, width));
+  const colLabels = labels(keys, cols, side(width, height));
+  return (
+    <div class={`frame ${rowLabels || colLabels ? "" : "bare"}`} style={{ "--side": `${side(width, height)}px`, aspectRatio: `${width} / ${height}` }}>
+      {colLabels && <div class="columns-words" aria-hidden="true">{colLabels.map((token, place) => <span key={place} style={{ left: `${((place + 0.5) / width) * 100}%` }} class={cols[0] + place === cell[1] ? "on" : undefined}>{token}</span>)}</div>}
+      {rowLabels && <div class="row-words" aria-hidden="true">{rowLabels.map((token, place) => <span key={place} style={{ top: `${((place + 0.5) / height) * 100}%` }} class={rows[0] + place === cell[0] ? "on" : undefined}>{token}</span>)}</div>}
+      {children}
+      <i style={{ top: part(cell[0], rows), height: `${100 / height}%`, left: part(cell[1], cols), width: `${100 / width}%` }} hidden={cell[0] < rows[0] || cell[0] >= rows[1] || cell[1] < cols[0] || cell[1] >= cols[1]} />
+    </div>
+  );
+}
 
 // Zoomed by a factor about a pair, within all.
 const zoomed = (span: Span, about: number, factor: number, count: number): Span => {
@@ -37,7 +56,7 @@ const moved = (span: Span, by: number, count: number): Span => {
 };
 
 // One canvas pixel a cell, scaled without smoothing; what is hidden is hatched.
-const draw = (canvas: HTMLCanvasElement, { grid }: Shown, scale: State["scale"], without: number | null): void => {
+const draw = (canvas: HTMLCanvasElement, { grid }: Shown, top: number, scale: State["scale"], without: number | null): void => {
   const [wash, line] = ["--wash", "--line"].map(styleRgb) as [Rgb, Rgb];
   const cell = Math.max(1, Math.floor(largest / Math.max(grid.rows, grid.cols)));
   const image = new ImageData(grid.cols * cell, grid.rows * cell);
@@ -47,7 +66,7 @@ const draw = (canvas: HTMLCanvasElement, { grid }: Shown, scale: State["scale"],
   for (let y = 0; y < image.height; ++y)
     for (let c = 0; c < grid.cols; ++c) {
       const value = c === without ? NaN : at(grid, Math.floor(y / cell), c);
-      const colour = Number.isNaN(value) ? 0 : packed(shareRgb(value, scale));
+      const colour = Number.isNaN(value) ? 0 : packed(shareRgb(value / top, scale));
       for (let x = c * cell; x < (c + 1) * cell; ++x) pixels[y * image.width + x] = Number.isNaN(value) ? ((x + y) % 6 === 0 ? dark : light) : colour;
     }
   [canvas.width, canvas.height] = [image.width, image.height];
@@ -74,7 +93,7 @@ export function Map({ store, state, id, queries, keys, cell, sink }: { store: St
       (error: Error) => { if (turn === asked.current) setFailed(error.message); },
     );
   }, [pass, id[0], id[1], view]);
-  useEffect(() => { if (shown && canvas.current) draw(canvas.current, shown, state.scale, sink === null || shown.grid.cols !== sizeOf(shown.keys) ? null : sink - shown.keys[0]); });
+  useEffect(() => { if (shown && canvas.current) draw(canvas.current, shown, topOf(pass!, id), state.scale, sink === null || shown.grid.cols !== sizeOf(shown.keys) ? null : sink - shown.keys[0]); });
   // A wheel that turns over the map zooms; the browser lets only a listener that is not passive keep the page still.
   useEffect(() => {
     const element = canvas.current!;
@@ -152,24 +171,16 @@ export function Map({ store, state, id, queries, keys, cell, sink }: { store: St
   const of = shown ?? { ...view, grid: { rows: 1, cols: 1, data: new Float32Array(1) }, reduction: "" };
   const [rows, cols] = [sizeOf(of.queries), sizeOf(of.keys)];
   const exact = of.grid.rows === rows && of.grid.cols === cols;
-  const labels = (tokens: string[], [begin, end]: Span, pixels: number) => ((end - begin) * leastLabel <= pixels ? tokens.slice(begin, end).map((token) => shownToken(token)) : null);
-  const side = (count: number, other: number) => Math.round((largest * count) / Math.max(count, other));
-  const part = (place: number, [begin, end]: Span) => `${((place - begin) / (end - begin)) * 100}%`;
-  const rowLabels = labels(queries, of.queries, side(rows, cols));
-  const colLabels = labels(keys, of.keys, side(cols, rows));
   return (
     <figure class="map">
-      <div class={`frame ${rowLabels || colLabels ? "" : "bare"}`} style={{ "--side": `${side(cols, rows)}px`, aspectRatio: `${cols} / ${rows}` }}>
-        {colLabels && <div class="columns-words" aria-hidden="true">{colLabels.map((token, place) => <span key={place} style={{ left: `${((place + 0.5) / cols) * 100}%` }} class={of.keys[0] + place === cell[1] ? "on" : undefined}>{token}</span>)}</div>}
-        {rowLabels && <div class="row-words" aria-hidden="true">{rowLabels.map((token, place) => <span key={place} style={{ top: `${((place + 0.5) / rows) * 100}%` }} class={of.queries[0] + place === cell[0] ? "on" : undefined}>{token}</span>)}</div>}
+      <Framed queries={queries} keys={keys} cell={cell} rows={of.queries} cols={of.keys}>
         <canvas
           ref={canvas} tabIndex={0} role="img" aria-label={`Map of the head, queries ${of.queries[0]} to ${of.queries[1] - 1}, keys ${of.keys[0]} to ${of.keys[1] - 1}: arrow keys choose a pair, plus and minus zoom, 0 shows all`}
           data-rows={of.grid.rows} data-cols={of.grid.cols} data-queries={of.queries.join()} data-keys={of.keys.join()}
           onPointerDown={onPointerDown} onPointerUp={onPointerEnd} onPointerCancel={onPointerEnd}
           onPointerMove={onPointerMove} onPointerLeave={() => store.hover({})} onKeyDown={onKeyDown}
         />
-        <i style={{ top: part(cell[0], of.queries), height: `${100 / rows}%`, left: part(cell[1], of.keys), width: `${100 / cols}%` }} hidden={cell[0] < of.queries[0] || cell[0] >= of.queries[1] || cell[1] < of.keys[0] || cell[1] >= of.keys[1]} />
-      </div>
+      </Framed>
       <figcaption class="quiet">
         <b class="badge">{exact ? "exact" : "blocks"}</b>{" "}
         {exact ? `each of ${rows} x ${cols} pairs` : `blocks of ${Math.ceil(rows / of.grid.rows)} queries x ${Math.ceil(cols / of.grid.cols)} keys: ${of.reduction}`}

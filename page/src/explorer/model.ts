@@ -162,6 +162,10 @@ export const labelNames = ({ labels, without_sink }: Head): string[] => [...labe
 export const headOf = (pass: Pass, [layer, head]: HeadId): Head | undefined => pass.heads.find((each) => each.layer === layer && each.head === head);
 export const mapOf = (pass: Pass, [layer, head]: HeadId): Grid => pass.maps[layer]![pass.layers[layer]!.heads.indexOf(head)]!;
 
+// What the colours of a head end at: by norm a word may carry more than a row takes in the mean.
+export const topOf = (pass: Pass, id: HeadId): number =>
+  pass.by === "norm" ? mapOf(pass, id).data.reduce((top, value) => (value > top ? value : top), 1) : 1;
+
 // The text that goes on: of an encoder-decoder its decoder's.
 export const ownTokens = ({ tokens, decoderTokens }: Pick<Pass, "tokens" | "decoderTokens">): string[] => (decoderTokens.length > 0 ? decoderTokens : tokens);
 // The head of a model's layer that writes into a decoder's own text.

@@ -131,13 +131,13 @@ export function WhyView({ store, state }: { store: Store; state: State }) {
         <label class="quiet">rather than <input type="text" value={against} size={8} placeholder="any other" aria-label="rather than this word" onChange={(event) => { store.set({ against: event.currentTarget.value }); void store.why(answer.token, answer.position); }} /></label>
         <button type="button" class="quiet" onClick={() => store.set({ why: null })}>Close</button>
       </header>
-      <p>Every head and MLP adds to the number (the logit) that makes <bdi class="word">{shownToken(about)}</bdi> likely{against !== "" && <>, less that of <bdi class="word">{against}</bdi></>}. The parts sum to it: <output>{fixed(answer.logit)}</output>.</p>
+      <p>Every head and MLP adds to the number (the logit) that makes <bdi class="word">{shownToken(about)}</bdi> likely{against !== "" && <>, less that of <bdi class="word">{against}</bdi></>}. The parts sum to it: <output>{fixed(answer.logit)}</output>. They are what each wrote into the answer itself: what a head did through later ones is in those, and “Trace it back” below follows it.</p>
       {state.without.length > 0 && <p class="quiet">This, and what each layer would have said, is of the model with all its heads.</p>}
       <div class="strip">
         <p class="quiet">Through the heads, by the word that they read:</p>
         <Tokens
           label="What each word added" tokens={tokens} on={null} paint={(place) => ({ background: signedColour(added[place]!, largest), color: "var(--ink)" })}
-          words={(place) => fixed(added[place]!)} onChoose={(place) => store.lock({ key: place })}
+          words={(place) => fixed(added[place]!)} numbered onChoose={(place) => store.lock({ key: place })}
         />
       </div>
       <div class="parts">

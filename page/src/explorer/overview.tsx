@@ -3,14 +3,15 @@ import { memo } from "preact/compat";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Scale } from "../colour";
 import { paintValues, shareRgb } from "../colour";
+import { Glossary } from "../glossary";
 import type { Grid } from "../grid";
 import type { Head, HeadId, Layer, Pass } from "./model";
-import { headOf, labelNames, labelText, mapOf, sameHead } from "./model";
+import { headOf, labelNames, labelText, mapOf, sameHead, topOf } from "./model";
 import type { State, Store } from "./store";
 
-const Thumbnail = memo(function Thumbnail({ map, scale }: { map: Grid; scale: Scale; dark: boolean }) {
+const Thumbnail = memo(function Thumbnail({ map, top, scale }: { map: Grid; top: number; scale: Scale; dark: boolean }) {
   const canvas = useRef<HTMLCanvasElement>(null);
-  useEffect(() => paintValues(canvas.current!, map, (value) => shareRgb(value, scale)));
+  useEffect(() => paintValues(canvas.current!, map, (value) => shareRgb(value / top, scale)));
   return <canvas ref={canvas} aria-hidden="true" />;
 });
 
@@ -35,7 +36,7 @@ function Cell({ store, state, head, title, dark }: { store: Store; state: State;
       type="button" role="gridcell" data-head={head.name} tabIndex={on ? 0 : -1} aria-selected={on} class={out ? "out" : undefined} title={`head ${head.name}: ${labelText(head)}`} aria-label={`head ${head.name}${out ? ", taken out" : ""}: ${labelText(head)}`}
       onPointerEnter={(event) => event.pointerType === "mouse" && store.hover({ head: id })} onClick={() => store.lock({ head: id })}
     >
-      <Thumbnail map={mapOf(state.pass!, id)} scale={state.scale} dark={dark} />
+      <Thumbnail map={mapOf(state.pass!, id)} top={topOf(state.pass!, id)} scale={state.scale} dark={dark} />
       {title !== undefined && <small>{title}</small>}
     </button>
   );
@@ -94,6 +95,7 @@ export function Overview({ store, state }: { store: Store; state: State }) {
             ))
           : <div role="row" class="layer">{heads.map((head) => <Cell key={head.name} store={store} state={state} head={head} title={order === "layer" ? head.name : `${head.name} ${scoreOf(head, order)!.toFixed(2)}`} dark={dark} />)}</div>}
       </div>
+      <Glossary of={["head", "query", "key", "weight", "norm", "sink", "besides", "previous", "duplicate", "induction", "local", "broad", "entropy", "lift"]} />
     </section>
   );
 }

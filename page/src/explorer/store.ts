@@ -168,7 +168,7 @@ export class Store {
   openModel(name: string, files: GivenFile[], path: string, embedded?: Embedded): Promise<void> {
     return this.opens(async (mine) => {
       const info = await this.replaced<Info>({ name, note: null, against: embedded?.against ?? "" }, files, { do: "open", path });
-      this.set({ info, by: info.decoder ? "weight" : "norm" });
+      this.set({ info, by: "weight" });
       if (this.state.text === "") this.set({ text: info.decoder ? "The capital of France is" : "the animal did not cross the street because it was too tired" });
       await this.pass(mine);
       if (embedded?.why && mine()) await this.explainWord(embedded.why, undefined, mine);
@@ -250,8 +250,8 @@ export class Store {
   private show(pass: Pass, head: string | null = null): void {
     this.wanted.clear();
     const named = head === null ? undefined : pass.heads.find(({ name }) => name === head);
-    const { locked } = this.state;
-    const first = this.state.pass ? locked : firstSelection(pass);
+    const { locked, pass: before } = this.state;
+    const first = before ? { ...locked, ...followed(before.words ?? before, pass, locked) } : firstSelection(pass);
     const chosen: HeadId = named ? [named.layer, named.head] : headOf(pass, first.head) ? first.head : [0, pass.layers[0]!.heads[0]!];
     const shown = (this.state.whole && byWords(pass)) || pass;
     this.select({ pass: shown, rows: new Map(), hovered: {}, locked: within(shown, { ...first, head: chosen }) });
@@ -473,6 +473,18 @@ const firstSelection = (pass: Pass): Selection => {
   const telling = pass.telling[0];
   const link = telling?.links[0];
   return telling && link ? { head: [telling.layer, telling.head], query: link.query, key: link.key } : { head: [0, pass.layers[0]!.heads[0]!], query: queriesOf(pass, 0).length - 1, key: null };
+};
+
+// The selected word in another text: in its place, or where it stands nearest to it. Where it is gone, what stands in its place
+// in a text of as many tokens; else a decoder's last token, or where an encoder's text is first looked at.
+const followed = (before: Pass, pass: Pass, { head: [layer], query, key }: Selection): Partial<Selection> => {
+  const [from, to] = [before, pass].map((of) => (layer < of.layers.length ? queriesOf(of, layer) : []));
+  if (String(from) === String(to)) return {};
+  const places = to!.map((token, place) => ({ token, place })).filter(({ token }) => token === from![query]);
+  const nearest = places.sort((a, b) => Math.abs(a.place - query) - Math.abs(b.place - query))[0];
+  if (nearest) return { query: nearest.place, key: nearest.place === query ? key : null };
+  if (from!.length === to!.length) return {};
+  return { query: pass.next.length > 0 ? to!.length - 1 : firstSelection(pass).query, key: null };
 };
 
 // What of a selection the pass has: a text that became shorter has fewer tokens.

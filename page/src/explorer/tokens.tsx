@@ -4,12 +4,13 @@ import { shownToken } from "./model";
 
 type Paint = { background: string; color: string };
 
-export function Tokens({ label, tokens, paint, on, words, written, hatched, onHover, onChoose }: {
+export function Tokens({ label, tokens, paint, on, words, numbered, written, hatched, onHover, onChoose }: {
   label: string;
   tokens: string[];
   paint?: ((place: number) => Paint | undefined) | undefined;
   on: number | null;
   words?: ((place: number) => string) | undefined; // what a colour stands for
+  numbered?: boolean; // they stand below the tokens, too
   written?: number | undefined; // tokens from here on were written by the model
   hatched?: ((place: number) => boolean) | undefined;
   onHover?: ((place: number | null) => void) | undefined;
@@ -27,7 +28,7 @@ export function Tokens({ label, tokens, paint, on, words, written, hatched, onHo
             style={hidden ? undefined : paint?.(place)} title={value === undefined ? shownToken(token) : `${shownToken(token)}: ${value}`}
             onPointerEnter={(event) => event.pointerType === "mouse" && onHover?.(place)} onClick={() => onChoose(place)}
           >
-            <bdi>{shownToken(token)}</bdi>{value !== undefined && <span class="sr">: {value}</span>}
+            <bdi>{shownToken(token)}</bdi>{value !== undefined && (numbered ? <small>{value}</small> : <span class="sr">: {value}</span>)}
           </button>
         );
       })}

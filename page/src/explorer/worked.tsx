@@ -26,14 +26,15 @@ export function Worked({ store, state, id, query, cell, queries, keys, weight }:
   const [from, to] = [shownToken(queries[query]!), shownToken(keys[cell]!)];
   return (
     <details class="worked" open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
-      <summary>How <bdi class="word">{from}</bdi> → <bdi class="word">{to}</bdi> comes about{weight !== null && !Number.isNaN(weight) && <>: <output>{weight.toFixed(4)}</output></>}</summary>
+      {/* A click on an <output> would not open it. */}
+      <summary>How <bdi class="word">{from}</bdi> → <bdi class="word">{to}</bdi> comes about{weight !== null && !Number.isNaN(weight) && <>: <b class="number">{weight.toFixed(4)}</b></>}</summary>
       {!layer.qk && <p>Queries and keys were not kept in this recording.</p>}
-      {steps && weight !== null && <Steps of={steps} state={state} words={[from, to]} />}
+      {steps && weight !== null && <Steps of={steps} state={state} words={[from, to]} shown={weight} />}
     </details>
   );
 }
 
-function Steps({ of: { tensors, scale, others }, state, words }: { of: HeadSteps; state: State; words: [string, string] }) {
+function Steps({ of: { tensors, scale, others }, state, words, shown }: { of: HeadSteps; state: State; words: [string, string]; shown: number }) {
   const number = (name: string): number => tensors[name]!.data[0]!;
   const [product, scaled, lse, weight] = [number("scores"), number("scaled_scores"), number("lse"), number("weights")];
   const logit = tensors.logits ? number("logits") : scaled;
@@ -42,19 +43,12 @@ function Steps({ of: { tensors, scale, others }, state, words }: { of: HeadSteps
   return (
     <>
       <p>The query of <bdi class="word">{words[0]}</bdi> times the key of <bdi class="word">{words[1]}</bdi>, number by number{q.length > 12 ? "; the largest products first" : ""}:</p>
-      <Products names={["query", "key"]} total={product} terms={strongest(q, k)} />
+      <Products names={["query", "key"]} total={product} most={12} terms={Array.from(q, (a, d) => ({ label: String(d + 1), a, b: k[d]! }))} />
       <p class="formula">scaled: {fixed(product)} × {fixed(scale)} = <output>{fixed(scaled)}</output></p>
       {others.length > 0 && <p class="formula">then {others.join(", ")}: <output>{fixed(logit)}</output></p>}
       <p class="formula">weight = exp({fixed(logit)} − {fixed(lse)}) = <output data-weight={weight}>{weight.toFixed(4)}</output></p>
-      <p class="quiet">{fixed(lse)} is the logarithm of the sum of the exponentials of this row's scores: subtracting it makes the row's weights sum to 1.{state.by === "norm" && " By norm, that weight times the size of what the key carries is shown."}</p>
+      {state.by === "norm" && <p class="formula">by norm: {weight.toFixed(4)} × {fixed(weight > 0 ? shown / weight : 0)} = <output data-shown={shown}>{shown.toFixed(4)}</output></p>}
+      <p class="quiet">{fixed(lse)} is the logarithm of the sum of the exponentials of this row's scores: subtracting it makes the row's weights sum to 1.{state.by === "norm" && <> By norm the weight is multiplied by the size of what <bdi class="word">{words[1]}</bdi> carries, beside what a row of this head takes in the mean.</>}</p>
     </>
   );
 }
-
-const mostTerms = 12;
-// The largest products, and what all others add.
-const strongest = (q: Float32Array, k: Float32Array) => {
-  const terms = Array.from(q, (a, d) => ({ label: String(d + 1), a, b: k[d]! })).sort((x, y) => Math.abs(y.a * y.b) - Math.abs(x.a * x.b));
-  const rest = terms.slice(mostTerms).reduce((sum, { a, b }) => sum + a * b, 0);
-  return terms.length <= mostTerms ? terms : [...terms.slice(0, mostTerms), { label: `${terms.length - mostTerms} more`, a: rest, b: 1 }];
-};

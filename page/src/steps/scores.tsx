@@ -13,6 +13,33 @@ const Pair = ({ p, of }: { p: StepProps; of: string }) => (
 const pairsShape = (p: StepProps): string => `[${p.trace.labels.length},${p.trace.key_labels.length}]`;
 const pair = (p: StepProps, name: string): number => at(gridOf(p.trace, name, p.head), p.sel.i, p.sel.j);
 
+// How far scores lie apart (their standard deviation, the median of 8 seeds) for the opening's first sentence, by how many
+// numbers a query has: of weights whose mean is 0, and of the documents' uniform ones. page.test.mjs counts again.
+export const spreads = { sizes: [24, 96, 384], linear: [1.61, 3.21, 6.07], uniform: [83.09, 324.45, 1283.96] };
+
+function Growth() {
+  const { sizes, linear, uniform } = spreads;
+  const [width, height, left, bottom] = [300, 150, 44, 24];
+  const x = (size: number) => left + (Math.log(size / sizes[0]!) / Math.log(sizes[2]! / sizes[0]!)) * (width - left - 96);
+  const y = (value: number) => 10 + (1 - Math.log10(value) / 3.3) * (height - bottom - 16);
+  const line = (values: number[]) => values.map((value, n) => `${x(sizes[n]!)},${y(value)}`).join(" ");
+  return (
+    <details class="growth">
+      <summary>Why the square root?</summary>
+      <p>
+        Products of independent numbers with the mean 0 cancel in part: from 24 to 384 numbers their sum spreads {(linear[2]! / linear[0]!).toFixed(1)} times as far, and √16 is 4.
+        The documents draw uniform weights, all above 0. Nothing cancels there: the scores spread {(uniform[2]! / uniform[0]!).toFixed(1)} times as far, nearly 16, and √d_k divides too little.
+      </p>
+      <svg viewBox={`0 0 ${width} ${height}`} role="img" aria-label={`Spread of the scores at ${sizes.join(", ")} numbers: mean 0: ${linear.join(", ")}; uniform: ${uniform.join(", ")}`}>
+        {[1, 10, 100, 1000].map((value) => <g key={value}><line x1={left} x2={width - 96} y1={y(value)} y2={y(value)} class="grid" /><text x={left - 6} y={y(value)} text-anchor="end" dominant-baseline="central">{value}</text></g>)}
+        {sizes.map((size) => <text key={size} x={x(size)} y={height - 8} text-anchor="middle">{size}</text>)}
+        <polyline points={line(uniform)} /><text x={width - 90} y={y(uniform[2]!)} dominant-baseline="central">uniform</text>
+        <polyline points={line(linear)} /><text x={width - 90} y={y(linear[2]!)} dominant-baseline="central">mean 0</text>
+      </svg>
+    </details>
+  );
+}
+
 export const scores: Step = {
   id: "scores",
   name: "Scores",
@@ -88,8 +115,9 @@ export const scale: Step = {
       </p>
     ) : (
       <p>
-        The more products, the larger their sum: it grows with the square root of their number. Divided by that, scores keep a size at which
-        the <Term of="softmax" /> can share. Switch it off, and watch the <Term of="entropy" />.
+        The more products, the larger their sum. Where the numbers are independent and 0 in the mean{p.trace.made.weights === "uniform" ? ", which those here are not" : ", as those drawn here are"}, it grows with
+        the square root of their number. Divided by that, scores keep a size at which the <Term of="softmax" /> can share. Switch it off,
+        and watch the <Term of="entropy" />.
       </p>
     ),
   formula: (p) => {
@@ -114,6 +142,7 @@ export const scale: Step = {
           <Term of="entropy" /> of <Word>{word(p, p.sel.i)}</Word>: {fixed(entropy)} nats, as if over {fixed(Math.exp(entropy))} keys.
           {before && before.labels[p.sel.i] !== undefined && ` Before (${difference(before, p.trace)}): ${fixed(entropyOf(before, Math.min(p.head, headsOf(before) - 1))[p.sel.i]!)}.`}
         </p>
+        <Growth />
       </>
     );
   },

@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 import type { Trace } from "../engine";
 import { at, fixed, gridOf, isHidden } from "../grid";
-import { Matrix } from "../matrix";
+import { Matrix, largestOf } from "../matrix";
 import { topOf } from "../state";
 import type { Action, Axis, Cursor, Selection, State } from "../state";
 import { Operand, Together } from "../together";
@@ -58,18 +58,20 @@ interface ShowProps {
   rows?: Axis; // where the rows stand for the keys' words and not for the queries'
   trace?: Trace; // default: the present one
   title?: string;
+  largest?: number; // as Matrix has it
 }
 
+const gridIn = (p: StepProps, name: string, trace = p.trace) => gridOf(trace, name, Math.min(p.head, (trace.tensors[name]!.shape.at(-3) ?? 1) - 1));
+
 // A tensor of the trace with its words.
-export function Show({ p, name, cursor, rows, trace = p.trace, title }: ShowProps) {
+export function Show({ p, name, cursor, rows, trace = p.trace, title, largest }: ShowProps) {
   const [ofRows, cols] = axesOf(trace, name);
   const axis = rows ?? ofRows;
-  const head = Math.min(p.head, (trace.tensors[name]!.shape.at(-3) ?? 1) - 1);
   const labels = axis === "i" ? trace.labels : axis === "j" ? trace.key_labels : undefined;
   const pairs = cols === "j";
   return (
     <Matrix
-      name={name} title={title} grid={gridOf(trace, name, head)} share={name === "weights" ? p.state.scale : undefined} top={topOf(p.state)} cursor={cursor}
+      name={name} title={title} grid={gridIn(p, name, trace)} share={name === "weights" ? p.state.scale : undefined} top={topOf(p.state)} largest={largest} cursor={cursor}
       rows={{ axis, labels }} cols={{ axis: cols, labels: pairs ? trace.key_labels : undefined }}
       hidden={pairs && name !== "scores" && name !== "scaled_scores" ? (i, j) => isHidden(trace, i, j) : undefined}
       onHover={(hovered) => p.dispatch({ do: "hover", cursor: hovered })}
@@ -89,10 +91,12 @@ export const Product = ({ p, result, left, right }: { p: StepProps; result: Show
     </div>
   </Together>
 );
-// Matrices with one selection, each with the sign before it.
-export const Row = ({ p, of, cursor }: { p: StepProps; of: [sign: string, name: string][]; cursor: Cursor }) => (
-  <Together>{of.map(([sign, name]) => <Operand key={name} sign={sign}><Show p={p} name={name} cursor={cursor} /></Operand>)}</Together>
-);
+// Matrices with one selection, each with the sign before it. A colour is the same number in all of them: where scores are
+// scaled, they grow paler.
+export const Row = ({ p, of, cursor }: { p: StepProps; of: [sign: string, name: string][]; cursor: Cursor }) => {
+  const largest = Math.max(...of.map(([, name]) => largestOf(gridIn(p, name))));
+  return <Together>{of.map(([sign, name]) => <Operand key={name} sign={sign}><Show p={p} name={name} cursor={cursor} largest={largest} /></Operand>)}</Together>;
+};
 
 // What the colours of numbers below and above 0 mean.
 export const Signs = () => <p class="key quiet"><i class="negative" /> below 0 <i class="positive" /> above 0</p>;
@@ -102,19 +106,19 @@ export interface Term {
   a: number;
   b: number;
 }
-const mostTerms = 64;
 
-// A sum of products, each to be seen; of very many the largest.
-export function Products({ terms, names, total, onHover, axis }: {
+// A sum of products, each to be seen; of more the largest, and what all others add.
+export function Products({ terms, names, total, onHover, axis, most = 64 }: {
   terms: Term[];
   names: [string, string]; // what a and b are
   total: number;
   axis?: Axis;
   onHover?: (cursor: Cursor) => void;
+  most?: number;
 }) {
   const ordered = terms.map((term, place) => ({ ...term, place, product: term.a * term.b }));
-  const shown = terms.length <= mostTerms ? ordered : [...ordered].sort((x, y) => Math.abs(y.product) - Math.abs(x.product)).slice(0, mostTerms);
-  const rest = terms.length - shown.length;
+  const sorted = terms.length <= most ? ordered : [...ordered].sort((x, y) => Math.abs(y.product) - Math.abs(x.product));
+  const [shown, rest] = [sorted.slice(0, most), sorted.slice(most)];
   const largest = Math.max(...shown.map(({ product }) => Math.abs(product)), 1e-30);
   return (
     <div class="products">
@@ -127,9 +131,9 @@ export function Products({ terms, names, total, onHover, axis }: {
               <td class="bar" aria-hidden="true"><i class={product < 0 ? "negative" : undefined} style={{ width: `${(Math.abs(product) / largest) * 100}%` }} /></td>
             </tr>
           ))}
+          {rest.length > 0 && <tr class="rest"><th scope="row" colSpan={3}>{rest.length} smaller ones</th><td>{fixed(rest.reduce((sum, { product }) => sum + product, 0))}</td><td aria-hidden="true" /></tr>}
         </tbody>
       </table>
-      {rest > 0 && <p class="quiet">and {rest} smaller ones</p>}
       <p class="total">sum <output>{fixed(total)}</output></p>
     </div>
   );
