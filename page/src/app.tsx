@@ -1,4 +1,5 @@
 // The page: the sentence and its switches, the rail of steps, the step's matrices, and how the selected number comes about.
+import { flushSync } from "preact/compat";
 import { useEffect, useReducer, useRef, useState } from "preact/hooks";
 import type { Scale } from "./colour";
 import { paint, shareRgb } from "./colour";
@@ -131,10 +132,10 @@ function Stage({ step, p, number }: { step: Step; p: StepProps; number: number }
 
 // What is worked out. Beside the matrices; on a narrow screen a sheet at its lower edge, so that a number that was touched
 // and how it comes about are seen together. The sheet opens by itself once something is touched, and folds.
-function Worked({ step, p }: { step: Step; p: StepProps }) {
+function Worked({ step, p, printing }: { step: Step; p: StepProps; printing: boolean }) {
   const [asked, setAsked] = useState<boolean | null>(null);
   const touched = p.state.locked.on !== undefined;
-  const open = asked ?? touched;
+  const open = printing || (asked ?? touched);
   const sheet = useRef<HTMLElement>(null);
   // What was touched must not lie under the sheet.
   useEffect(() => {
@@ -149,6 +150,23 @@ function Worked({ step, p }: { step: Step; p: StepProps }) {
       {step.worked(p)}
     </section>
   );
+}
+
+// On paper nobody goes from step to step: all of them stand there, with what is worked out.
+function usePrinting(): boolean {
+  const [printing, setPrinting] = useState(false);
+  useEffect(() => {
+    // The browser lays the paper out as soon as the listener returns.
+    const on = () => flushSync(() => setPrinting(true));
+    const off = () => setPrinting(false);
+    addEventListener("beforeprint", on);
+    addEventListener("afterprint", off);
+    return () => {
+      removeEventListener("beforeprint", on);
+      removeEventListener("afterprint", off);
+    };
+  }, []);
+  return printing;
 }
 
 const skipTo = (event: Event): void => {
@@ -166,6 +184,7 @@ export function App({ engine, embedded }: { engine: Engine; embedded: string }) 
   // A link leads to what it shows; whoever opens the file itself begins at the beginning.
   const [why, setWhy] = useState(() => /^#?$/.test(location.hash));
   const hash = useHash(state, engine.defaults, dispatch);
+  const printing = usePrinting();
   useEffect(() => { document.title = `${trace.made.text} - attention, step by step`; }, [trace]);
   const { presets } = engine;
   return (
@@ -180,14 +199,16 @@ export function App({ engine, embedded }: { engine: Engine; embedded: string }) 
       <Controls state={state} presets={presets} dispatch={dispatch} />
       {trace.preset && <p class="lesson"><b>Document {presets.find(({ name }) => name === trace.preset)!.document}.</b> {lessons[trace.preset]}</p>}
       <Rail steps={steps} now={step} dispatch={dispatch} />
-      <div class="columns">
-        <Stage step={step} p={p} number={steps.indexOf(step) + 1} />
-        <aside aria-label="Worked out" tabIndex={0}>
-          <Worked step={step} p={p} />
-          {/* Another trace, head or step is another question. */}
-          <div key={JSON.stringify([step.id, state.head, trace.preset, trace.made])}>{step.exercise?.(p)}</div>
-        </aside>
-      </div>
+      {(printing ? steps : [step]).map((each) => (
+        <div class="columns" key={printing ? each.id : ""}>
+          <Stage step={each} p={p} number={steps.indexOf(each) + 1} />
+          <aside aria-label="Worked out" tabIndex={0}>
+            <Worked step={each} p={p} printing={printing} />
+            {/* Another trace, head or step is another question. */}
+            <div key={JSON.stringify([each.id, state.head, trace.preset, trace.made])}>{each.exercise?.(p)}</div>
+          </aside>
+        </div>
+      ))}
       <footer>
         <p>Space and arrows: next and previous step. A number: hover to look, click to keep, Esc to let go. Every number is computed here, by attend's own code; nothing leaves this page.</p>
       </footer>

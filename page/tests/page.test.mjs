@@ -517,6 +517,22 @@ test("the opening's numbers are those of the model", { skip: !/^minilm /m.test(c
   await page.context().close();
 });
 
+test("on paper all steps stand with what is worked out, and then one again", async () => {
+  const page = await opened(["the cat sat", "--d-k", "4", "--d-v", "4", "--embedding-size", "4"]);
+  const steps = await stepNames(page);
+  const shown = () => page.evaluate(() => [...document.querySelectorAll("main h2")].map((title) => title.textContent));
+  assert.equal((await shown()).length, 1);
+  await page.evaluate(() => dispatchEvent(new Event("beforeprint")));
+  const titles = await shown();
+  assert.deepEqual(titles.map((title) => title.split(" ")[0]), steps.map((_, n) => String(n + 1)));
+  await page.emulateMedia({ media: "print" });
+  assert.deepEqual(await page.locator(".worked").evaluateAll((all) => all.map((each) => [each.className, each.getBoundingClientRect().height > 20])), steps.map(() => ["worked", true]));
+  assert.ok(await page.locator(".worked .products").count() >= 3);
+  await page.evaluate(() => dispatchEvent(new Event("afterprint")));
+  await until(page, () => document.querySelectorAll("main h2").length === 1);
+  await page.context().close();
+});
+
 test("on a telephone the page begins at its beginning", async () => {
   for (const viewport of [{ width: 390, height: 664 }, { width: 390, height: 844 }]) {
     const page = await opened([tired], { viewport });

@@ -22,12 +22,13 @@ for (const { name, step, ...options } of pictures) {
   await page.screenshot({ path: `${folder}${name}.png` });
 }
 const explorers = [
-  { name: "explorer", model: "minilm", text: "the animal did not cross the street because it was too tired", viewport: { width: 1280, height: 960 } },
+  { name: "explorer", model: "minilm", text: "the animal did not cross the street because it was too tired", viewport: { width: 1280, height: 960 }, hash: "#head=3.1&query=9&key=2" },
   { name: "explorer-why", model: "smollm2", text: "The capital of France is", viewport: { width: 1280, height: 1000 }, asks: true },
   { name: "explorer-trace", model: "smollm2", text: "The capital of France is", more: ["--why", " Paris", "--against", " Rome"], viewport: { width: 1280, height: 1000 }, traces: true },
 ];
-for (const { name, model, text, more = [], asks, traces, ...options } of explorers) {
+for (const { name, model, text, more = [], hash, asks, traces, ...options } of explorers) {
   const page = await written(["model", model, text, "--live", ...more], ".looking", options);
+  if (hash) await page.evaluate((to) => { location.hash = to; }, hash);
   if (asks) await page.locator(".likeliest button").first().click();
   if (asks) await page.waitForSelector(".why");
   if (traces) await page.getByRole("button", { name: "Trace it back" }).click();
