@@ -139,7 +139,7 @@ std::string heads_text(const Variants& x, std::int64_t most) {
   std::ranges::stable_sort(order, std::greater(), [&](std::int64_t n) { return held.data<std::int64_t>()[n]; });
   order.resize(std::min(order.size(), static_cast<std::size_t>(most)));
   std::vector<Column> columns{
-      {.heading = "head", .left = true}, {.heading = "holds in"}, {.heading = "in the first", .left = true}};
+      {.heading = "head", .left = true}, {.heading = "holds in"}, {.heading = "most, in the first text", .left = true}};
   for (const std::int64_t n : order) {
     const HeadOfTexts head(x, {n / H, n % H});
     const std::optional<VariantWord> word = top_word(x.rows.front(), {n / H, n % H});

@@ -30,6 +30,7 @@
 #include "attend/session.h"
 #include "attend/steering.h"
 #include "attend/tokenizer.h"
+#include "attend/variants.h"
 #include "attend/vectors.h"
 #endif
 #ifndef ATTEND_WITHOUT_PICTURES

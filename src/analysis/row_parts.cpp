@@ -41,7 +41,7 @@ class Stack {
 
  private:
   models::LayerParts own_attention(std::int64_t l, const PartBody& body) {
-    const models::LayerParts of = models::parts_of_layer(parts_, static_cast<std::size_t>(l), pieces_.of_encoder());
+    models::LayerParts of = models::parts_of_layer(parts_, static_cast<std::size_t>(l), pieces_.of_encoder());
     heads(AttributionPart::Kind::head, l, *of.self.output, pieces_.get(ModelPlace::z, l), Added::attention, body);
     behind(NormPlace::attention_sum, l);
     return of;
