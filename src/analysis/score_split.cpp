@@ -104,8 +104,11 @@ template <class RowOf>
 Tensor weighed(const Weights& weights, std::int64_t D, RowOf row_of) {
   std::vector<double> sums(static_cast<std::size_t>(D));
   for (const auto& [row, weight] : weights) {
-    const Tensor values = View(row_of(row)).to(DType::f32);
-    for (std::size_t d = 0; d < sums.size(); ++d) sums[d] += weight * static_cast<double>(values.data<float>()[d]);
+    const View given = row_of(row);
+    const bool as_it_is = given.dtype() == DType::f32 && given.is_contiguous();  // against the mean they are many
+    const Tensor made = as_it_is ? Tensor() : given.to(DType::f32);
+    const float* values = as_it_is ? given.data<float>() : made.data<float>();
+    for (std::size_t d = 0; d < sums.size(); ++d) sums[d] += weight * static_cast<double>(values[d]);
   }
   Tensor sum({D});
   std::ranges::transform(sums, sum.data<float>(), [](double value) { return static_cast<float>(value); });
