@@ -26,9 +26,11 @@ std::vector<VariantText> read_texts(nb::handle texts, nb::handle query, nb::hand
   std::vector<std::string> all;
   if (nb::isinstance<nb::str>(texts)) {
     const std::string text = text_of(texts);
-    all = words.is_none() ? std::vector{text} : call(function, [&] {
-      return varied_texts(text, expect<std::string>(function, "words", "a text, as 'tired=wide,full'", words));
-    });
+    all = {text};
+    if (!words.is_none()) {
+      const auto varied = expect<std::string>(function, "words", "a text, as 'tired=wide,full'", words);
+      all = call(function, [&] { return varied_texts(text, varied); });
+    }
   } else {
     if (!words.is_none()) throw Error(ErrorCode::bad_value, function, "words vary one text, and several are given");
     for (const nb::handle text : expect<nb::list>(function, "texts", "a text or a list of texts", texts))
@@ -57,7 +59,8 @@ nb::object vary_(const Loaded& self, nb::handle texts, nb::handle query, nb::han
     for (const VariantWord& word : each.words) own.append(nb::make_tuple(word.word.c_str(), pair_of(word.tokens)));
     Tensor tokens({std::ssize(each.ids)}, DType::i64);
     std::copy(each.ids.begin(), each.ids.end(), tokens.data<std::int64_t>());
-    of_texts.append(each.text.c_str()), ids.append(to_python({}, tokens)), of_words.append(own);
+    of_texts.append(nb::str(each.text.data(), each.text.size())), ids.append(to_python({}, tokens)),
+        of_words.append(own);
     queries.append(each.query), targets.append(pair_of(each.target)), others.append(pair_of(each.other));
     weights.append(to_python({}, each.weights));
   }
