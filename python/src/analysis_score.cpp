@@ -29,11 +29,19 @@ NamedHead read_head(const char* function, nb::handle head) {
   return {{layer, number}, std::nullopt};
 }
 
-std::vector<Head> read_heads(const char* function, nb::handle heads) {
+// Heads of an own attention: of an encoder before a decoder, or of any other model and of its decoder.
+std::vector<Head> read_heads(const char* function, nb::handle heads, bool of_encoder) {
+  const AttentionKind own = of_encoder ? AttentionKind::encoder : AttentionKind::self;
   std::vector<Head> out;
   if (heads.is_none()) return out;
-  for (const nb::handle head : expect<nb::list>(function, "by_token", "a list of heads", heads))
-    out.push_back(read_head(function, head).head);
+  for (const nb::handle head : expect<nb::list>(function, "by_token", "a list of heads", heads)) {
+    const NamedHead named = read_head(function, head);
+    if (named.attention.value_or(own) != own)
+      throw Error(ErrorCode::bad_value, function,
+                  std::string("by_token has a head of another attention, expected the own one of ") +
+                      (of_encoder ? "the encoder" : "the decoder"));
+    out.push_back(named.head);
+  }
   return out;
 }
 
@@ -44,8 +52,11 @@ nb::object explain_score_(const Loaded& self, nb::handle ids, nb::handle head, n
   const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids),
                                   decoder = Loaded::read_decoder_ids(function, decoder_ids);
   const ReadCaches caches(function, {{"cache", cache}}, 1);
-  const std::vector<Head> heads = read_heads(function, by_token);
-  ScoreOptions options{.by_token = heads, .cache = caches.of(0, 0), .decoder_ids = decoder};
+  const NamedHead named = read_head(function, head);
+  const Head which = named.head;
+  const AttentionKind attention = named.attention.value_or(AttentionKind::self);
+  const std::vector<Head> heads = read_heads(function, by_token, attention == AttentionKind::encoder);
+  ScoreOptions options{.by_token = heads, .cache = caches.of(0, 0), .decoder_ids = decoder, .attention = attention};
   if (const auto name = expect<std::string>(function, "sides", "'both' or 'query'", sides); name == "query")
     options.sides = ScoreOptions::Sides::query;
   else if (name != "both")
@@ -59,9 +70,6 @@ nb::object explain_score_(const Loaded& self, nb::handle ids, nb::handle head, n
     options.against = ScoreOptions::Against::key;
     options.against_key = expect<std::int64_t>(function, "against", "'mean', a key or None", against);
   }
-  const NamedHead named = read_head(function, head);
-  const Head which = named.head;
-  options.attention = named.attention.value_or(AttentionKind::self);
   const auto i = expect<std::int64_t>(function, "query", whole_number, query);
   const auto j = expect<std::int64_t>(function, "key", whole_number, key);
   const ScoreSplit found = call(function, [&] { return explain_score(self.model, given, which, i, j, options); });
@@ -79,18 +87,19 @@ nb::object explain_value_(const Loaded& self, nb::handle ids, nb::handle head, n
   const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids),
                                   decoder = Loaded::read_decoder_ids(function, decoder_ids);
   const ReadCaches caches(function, {{"cache", cache}}, 1);
-  const std::vector<Head> heads = read_heads(function, by_token);
+  const NamedHead named = read_head(function, head);
+  const Head which = named.head;
+  const AttentionKind attention = named.attention.value_or(AttentionKind::self);
+  const std::vector<Head> heads = read_heads(function, by_token, attention != AttentionKind::self);
   ValueOptions options{.token = self.read_token(function, "token", token),
                        .against = self.read_token(function, "against", against),
                        .position = expect<std::int64_t>(function, "position", whole_number, position),
                        .by_token = heads,
                        .cache = caches.of(0, 0),
-                       .decoder_ids = decoder};
+                       .decoder_ids = decoder,
+                       .attention = attention};
   std::optional<Array> along;
   if (!direction.is_none()) along.emplace(function, "direction", direction), options.direction = along->view();
-  const NamedHead named = read_head(function, head);
-  const Head which = named.head;
-  options.attention = named.attention.value_or(AttentionKind::self);
   const auto j = expect<std::int64_t>(function, "key", whole_number, key);
   const ValueSplit found = call(function, [&] { return explain_value(self.model, given, which, j, options); });
   Tensor values({std::ssize(found.parts)});

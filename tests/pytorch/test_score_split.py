@@ -459,6 +459,13 @@ def test_values_of_an_encoder_that_a_decoder_reads(tmp_path):
     found = pair.ours.explain_value(ids, "encoder.1.self.2", 3, direction=direction, decoder_ids=ANSWERS)
     expected = np.array([v[named(part, True)][3] @ along for part in found.parts])
     np.testing.assert_allclose(found.values, expected, rtol=0, atol=2e-5 * abs(expected).sum())
+    for asked, other in (("encoder.1.self.2", "0.0"), ("decoder.1.cross.2", "encoder.0.self.0")):
+        with pytest.raises(ValueError, match="another attention, expected the own one of the encoder"):
+            pair.ours.explain_value(ids, asked, 3, direction=direction, decoder_ids=ANSWERS, by_token=["decoder.0.cross.1"])
+        own = pair.ours.explain_value(ids, asked, 3, direction=direction, decoder_ids=ANSWERS, by_token=[other])
+        assert sum("reading" in part for part in own.parts) == LENGTH
+    with pytest.raises(ValueError, match="another attention, expected the own one of the decoder"):
+        pair.ours.explain_score(ids, "decoder.1.cross.2", 2, 3, decoder_ids=ANSWERS, by_token=["encoder.0.self.1"])
     with pytest.raises(ValueError, match="the answer does not read"):
         pair.ours.explain_value(ids, "encoder.1.self.2", 3, decoder_ids=ANSWERS)
 
