@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import subprocess
 
 import numpy
 from safetensors.numpy import save_file
@@ -58,3 +59,14 @@ def write_autoencoder(folder):
     (folder / "cfg.json").write_text(json.dumps(config))
     save_file({name: random.standard_normal(shape, numpy.float32) for name, shape in shapes.items()}, folder / "sae_weights.safetensors")
     return str(folder)
+
+
+def asks(command, folder):
+    """A function that runs `attend model tiny ARGUMENTS` in the folder: what it printed, or what it told where it failed."""
+    def attend(*arguments, status=0):
+        done = subprocess.run([command, "model", "tiny", *arguments], cwd=folder, capture_output=True, text=True)
+        assert done.returncode == status, done.stderr
+        assert not status or done.stdout == ""
+        return done.stderr if status else done.stdout
+
+    return attend

@@ -30,14 +30,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def model(command, folder):
-    """Runs it on the tiny decoder; gives what it printed, or what it told where it failed."""
-    def attend(*arguments, status=0):
-        done = subprocess.run([command, "model", "tiny", *arguments], cwd=folder, capture_output=True, text=True)
-        assert done.returncode == status, done.stderr
-        assert not status or done.stdout == ""
-        return done.stderr if status else done.stdout
-
-    return attend
+    return tiny.asks(command, folder)
 
 
 def rows(text):

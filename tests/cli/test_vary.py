@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import subprocess
 import xml.etree.ElementTree
 
 import numpy as np
@@ -26,12 +25,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def model(command, folder):
-    def attend(*arguments, status=0):
-        done = subprocess.run([command, "model", "tiny", *arguments], cwd=folder, capture_output=True, text=True)
-        assert done.returncode == status, done.stderr
-        return done.stderr if status else done.stdout
-
-    return attend
+    return tiny.asks(command, folder)
 
 
 def given(text, tokens):
