@@ -4,7 +4,7 @@ import { shareColour, shareInk } from "./colour";
 
 // What head 3.1 of MiniLM gives in the row of "it", and to which noun `it` refers: `attend model minilm TEXT --head 3.1
 // --query it --json`. page.test.mjs compares them.
-export const looks = [
+const looks = [
   {
     text: "the animal did not cross the street because it was too tired", meant: "animal",
     weights: [0.1221, 0.0393, 0.6529, 0.0057, 0.0005, 0.012, 0.0032, 0.0561, 0.0024, 0.0611, 0.0047, 0.0013, 0.0149, 0.0238],
@@ -23,7 +23,7 @@ export const looks = [
   },
 ];
 // Of 40 such sentences (tests/tasks/referents.tsv), and what the sentence's vector loses without the head.
-export const counted = { sentences: 40, right: 20, best: 25, guessed: 27, cosine: 0.9983 };
+const counted = { sentences: 40, right: 20, best: 25, guessed: 27, cosine: 0.9983 };
 
 const percent = (share: number): string => `${Math.round(share * 100)} %`;
 

@@ -15,7 +15,7 @@ const pair = (p: StepProps, name: string): number => at(gridOf(p.trace, name, p.
 
 // How far scores lie apart (their standard deviation, the median of 8 seeds) for the opening's first sentence, by how many
 // numbers a query has: of weights whose mean is 0, and of the documents' uniform ones. page.test.mjs counts again.
-export const spreads = { sizes: [24, 96, 384], linear: [1.61, 3.21, 6.07], uniform: [83.09, 324.45, 1283.96] };
+const spreads = { sizes: [24, 96, 384], linear: [1.61, 3.21, 6.07], uniform: [83.09, 324.45, 1283.96] };
 
 function Growth() {
   const { sizes, linear, uniform } = spreads;
