@@ -99,7 +99,7 @@ wheel: fresh-if-moved
 	@scripts/setup.sh python
 	scripts/build_wheel.sh $(PYTHON) build/wheels
 
-# lesson.html, and explorer.html where its module is there: what pages are made from, and what a build takes in.
+# lesson.html, class.html, and explorer.html where its module is there: what pages are made from, and what a build takes in.
 lesson: fresh-if-moved page/node_modules/.package-lock.json
 	@scripts/setup.sh page
 	@test -f build/wasm/build.ninja || cmake --preset wasm >/dev/null

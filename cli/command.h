@@ -32,6 +32,7 @@ Command add_near(App& root);
 Command add_quantize(App& root);
 Command add_steer(App& root);
 Command add_lens(App& root);
+Command add_class(App& root);
 Command add_completion(App& root);
 Command add_help(App& root);
 

@@ -1,5 +1,5 @@
 # What src/html/page.S takes into the library: the style sheet of a page's static part, and the pages that compute
-# (docs/page.md), lesson.html and explorer.html, where `make page` has made them.
+# (docs/page.md), lesson.html, explorer.html and class.html, where `make page` has made them.
 set(ATTEND_STYLE ${PROJECT_SOURCE_DIR}/page/src/static.css)
 set(page_definitions "ATTEND_STYLE_FILE=\"${ATTEND_STYLE}\"")
 set(page_files ${ATTEND_STYLE})
@@ -41,6 +41,7 @@ endmacro()
 
 take_page(ATTEND_PAGE lesson.html "computes" title static request)
 take_page(ATTEND_EXPLORER explorer.html "shows recordings and models" title static request file)
+take_page(ATTEND_CLASS class.html "guides experiments" title static request)
 
 set_source_files_properties(html/page.S PROPERTIES COMPILE_DEFINITIONS "${page_definitions}"
                             OBJECT_DEPENDS "${page_files}")

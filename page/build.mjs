@@ -1,4 +1,5 @@
-// Makes the pages that the library fills in: lesson.html for a trace, explorer.html for a model or a recording.
+// Makes the pages that the library fills in: lesson.html for a trace, explorer.html for a model or a recording, class.html
+// for a guided experiment.
 // Usage: node build.mjs [ENGINE_FOLDER [OUTPUT_FOLDER]]
 import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
@@ -30,12 +31,12 @@ const data = (id, text, type = "text/plain") => `<script type="${type}" id="${id
 
 // One file: the script, the styles and the compressed module under a policy that allows these alone, at most so many
 // bytes, with what a sentence adds.
-const write = async ({ file, entry, styles, module, worker, marks, notices, most }) => {
+const write = async ({ file, entry, styles, module, worker, frames, marks, notices, most }) => {
   const licences = (await Promise.all(notices.map((name) => readFile(path.join(here, name), "utf8")))).join("\n");
   const script = await scriptOf(entry);
   const style = (await Promise.all(styles.map(bundled))).join("");
-  const binary = gzipSync(await readFile(path.join(engine, module)), { level: 9 }).toString("base64");
-  const policy = `default-src 'none'; script-src ${hashOf(script)} 'wasm-unsafe-eval'; style-src ${hashOf(style)}; img-src data: blob:; ${worker ? "worker-src blob:; " : ""}base-uri 'none'; form-action 'none'`;
+  const binary = module ? gzipSync(await readFile(path.join(engine, module)), { level: 9 }).toString("base64") : "";
+  const policy = `default-src 'none'; script-src ${hashOf(script)}${module ? " 'wasm-unsafe-eval'" : ""}; style-src ${hashOf(style)}; img-src data: blob:; ${worker ? "worker-src blob:; " : ""}${frames ? `frame-src ${frames}; ` : ""}base-uri 'none'; form-action 'none'`;
   const page = `<!doctype html>
 <!--
 ${licences}-->
@@ -51,7 +52,7 @@ ${licences}-->
 <body>
 <div id="app"></div>
 <main id="static"><!--attend:static--></main>
-${data("request", "<!--attend:request-->", "application/json")}${marks}${worker ? data("worker", await scriptOf(worker)) : ""}${data("engine", binary)}<script>${script}</script>
+${data("request", "<!--attend:request-->", "application/json")}${marks}${worker ? data("worker", await scriptOf(worker)) : ""}${module ? data("engine", binary) : ""}<script>${script}</script>
 </body>
 </html>
 `;
@@ -59,10 +60,12 @@ ${data("request", "<!--attend:request-->", "application/json")}${marks}${worker 
   if (bytes > most) throw new Error(`${file} has ${bytes} bytes, ${most} at most`);
   await mkdir(output, { recursive: true });
   await writeFile(path.join(output, file), page);
-  console.log(`${path.relative(process.cwd(), path.join(output, file))}: ${Math.round(bytes / 1024)} KB, the module ${Math.round(binary.length / 1024)} KB of it`);
+  console.log(`${path.relative(process.cwd(), path.join(output, file))}: ${Math.round(bytes / 1024)} KB${module ? `, the module ${Math.round(binary.length / 1024)} KB of it` : ""}`);
 };
 
 await write({ file: "lesson.html", entry: "main.tsx", styles: ["style.css", "static.css"], module: "attend.wasm", marks: "", notices: ["licences.txt"], most: 900_000 });
+// In its frames stand pages beside it, whose address is 'self' on a host and a file: on a disk.
+await write({ file: "class.html", entry: "class/main.tsx", styles: ["style.css", "class/class.css", "static.css"], frames: "'self' file:", marks: "", notices: ["licences.txt"], most: 200_000 });
 // Where the module for models was built (make page-models). Tests link it with -O1, which makes it 60 KB larger.
 if (existsSync(path.join(engine, "attend_models.wasm")))
   await write({

@@ -70,7 +70,7 @@ def item(name):
 
 def usage(line):
     """The synopsis of a command, such as "attend run Q K [V] [options]"."""
-    _, command, *rest = re.sub(r"-o FILE", "-o_FILE", line).split()
+    _, command, *rest = re.sub(r"-o (FILE|FOLDER)", r"-o_\1", line).split()
     text = f".Nm\n.Cm {command}\n"
     for word in rest:
         bare = word.strip("[]").replace("...", " ...")

@@ -41,4 +41,5 @@
 #endif
 #if !defined(ATTEND_WITHOUT_MODELS) && !defined(ATTEND_WITHOUT_PICTURES)
 #include "attend/analysis_look.h"
+#include "attend/class_pages.h"
 #endif

@@ -33,24 +33,28 @@ const new_page = async (options) => {
 // A file in the tests' folder, which is gone at last.
 export const scratch = (name) => path.join(folder, name);
 
-// The page that `attend ARGS -o page.html` writes, once it shows `selector`. page.problems gathers what a page must not have:
-// requests, words on the console, breaches of its policy.
-export const written = async (args, selector, { hash = "", ...options } = {}) => {
-  const file = path.join(folder, `${++pages}.html`);
-  command(...args, "-o", file);
+// A file, once it shows `selector`. page.problems gathers what a page must not have: requests but for files below `within`, words on
+// the console, breaches of its policy.
+export const page_at = async (file, selector, { hash = "", query = "", within = file, ...options } = {}) => {
   const page = await new_page({ viewport: { width: 1280, height: 900 }, ...options });
   page.problems = [];
-  const url = pathToFileURL(file).href + hash;
-  page.on("request", (request) => { if (!request.url().startsWith(pathToFileURL(file).href) && !/^(data|blob):/.test(request.url())) page.problems.push(`asked for ${request.url()}`); });
+  page.on("request", (request) => { if (!request.url().startsWith(pathToFileURL(within).href) && !/^(data|blob):/.test(request.url())) page.problems.push(`asked for ${request.url()}`); });
   page.on("console", (message) => page.problems.push(`${message.type()}: ${message.text()}`));
   page.on("pageerror", (error) => page.problems.push(String(error)));
   await page.addInitScript(() => {
     window.breaches = [];
     document.addEventListener("securitypolicyviolation", (event) => window.breaches.push(`${event.violatedDirective} ${event.blockedURI}`));
   });
-  await page.goto(url);
+  await page.goto(pathToFileURL(file).href + query + hash);
   if (options.javaScriptEnabled !== false) await page.waitForSelector(selector);
   return page;
+};
+
+// The page that `attend ARGS -o page.html` writes.
+export const written = async (args, selector, options) => {
+  const file = path.join(folder, `${++pages}.html`);
+  command(...args, "-o", file);
+  return page_at(file, selector, options);
 };
 export const opened = (args, options) => written(["explain", ...args], ".rail", options);
 

@@ -2,7 +2,7 @@
 // Usage: node tests/pictures.mjs
 import { mkdir } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
-import { close_browser, goTo, open_browser, opened, until, written } from "./browser.mjs";
+import { close_browser, command, goTo, open_browser, opened, page_at, scratch, until, written } from "./browser.mjs";
 
 const folder = fileURLToPath(new URL("../../docs/pictures/page/", import.meta.url));
 const args = ["the cat sat on the mat because it was tired", "--heads", "2"]; // README.md says so beside its picture
@@ -37,4 +37,7 @@ for (const { name, model, text, more = [], hash, asks, traces, ...options } of e
   await page.waitForTimeout(1000); // the map's last refinement
   await (traces ? page.locator(".trace") : page).screenshot({ path: `${folder}${name}.png` });
 }
+command("class", "-o", scratch("class"));
+const page = await page_at(scratch("class/paris.html"), ".class", { viewport: { width: 1000, height: 1180 }, hash: "#answer" });
+await page.screenshot({ path: `${folder}class.png` });
 await close_browser();

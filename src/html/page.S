@@ -26,5 +26,14 @@ attend_explorer_begin:
     .globl attend_explorer_end
     .hidden attend_explorer_end
 attend_explorer_end:
+    .globl attend_class_begin
+    .hidden attend_class_begin
+attend_class_begin:
+#ifdef ATTEND_CLASS_FILE
+    .incbin ATTEND_CLASS_FILE
+#endif
+    .globl attend_class_end
+    .hidden attend_class_end
+attend_class_end:
     .byte 0
     .section .note.GNU-stack, "", %progbits

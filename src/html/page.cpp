@@ -4,7 +4,7 @@
 
 // page.S
 extern "C" const char attend_style_begin[], attend_style_end[], attend_page_begin[], attend_page_end[],
-    attend_explorer_begin[], attend_explorer_end[];
+    attend_explorer_begin[], attend_explorer_end[], attend_class_begin[], attend_class_end[];
 
 namespace attend::inline v0 {
 
@@ -14,6 +14,10 @@ std::string_view built_lesson() {
 
 std::string_view built_explorer() {
   return {attend_explorer_begin, attend_explorer_end};
+}
+
+std::string_view built_class() {
+  return {attend_class_begin, attend_class_end};
 }
 
 std::string_view static_style() {

@@ -9,9 +9,10 @@
 
 namespace attend::inline v0 {
 
-// lesson.html, and explorer.html; empty where the library was built without it.
+// lesson.html, explorer.html and class.html; empty where the library was built without it.
 std::string_view built_lesson();
 std::string_view built_explorer();
+std::string_view built_class();
 // What stands in their place where nothing computes: title, style and static are its marks.
 std::string_view static_page();
 // The style sheet of what a page shows where nothing computes.

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-COMMANDS = ["explain", "run", "plan", "inspect", "picture", "show", "model", "embed", "near", "quantize", "steer", "lens", "completion",
-            "help"]
+COMMANDS = ["explain", "run", "plan", "inspect", "picture", "show", "model", "embed", "near", "quantize", "steer", "lens", "class",
+            "completion", "help"]
 
 
 def attend(command, *arguments, **options):
@@ -174,7 +174,7 @@ def test_closed_pipe_is_quiet(command, ignored):
 
 def options_of(command, name):
     text = attend(command, *([name] if name else []), "--help").stdout
-    return re.findall(r"^  (?:-\w, )?--([a-z-]+)", text, re.M)
+    return re.findall(r"^  (?:-\w, )?--([a-z0-9-]+)", text, re.M)
 
 
 @pytest.mark.parametrize("name", ["run", "plan"])

@@ -1,0 +1,124 @@
+// An experiment: what is looked at, a prediction, what was computed, why, how to check it, and the page to look further in.
+import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
+import { addressIn, embedded, language, languages } from "../language";
+import type { Language } from "../language";
+import { rightOf } from "./experiments";
+import { figuresOf } from "./figures";
+import type { Guided, Id, Index, Place } from "./numbers";
+import type { Words } from "./words/en";
+
+// Another page of the class, in the same language.
+const pageIn = (file: string): string => (language === "en" ? file : `${file}?lang=${language}`);
+const addressOf = ({ file, place }: Place, framed: boolean): string => {
+  const fields = new URLSearchParams();
+  if (language !== "en") fields.set("lang", language);
+  if (framed) fields.set("embed", "1");
+  return `${file}${fields.size > 0 ? `?${fields}` : ""}${place}`;
+};
+
+function Top({ words, children }: { words: Words; children?: ComponentChildren }) {
+  return (
+    <header class="top">
+      <h1>attend <span>{words.name}</span></h1>
+      {children}
+      <nav class="languages" aria-label={words.languages}>
+        {(Object.keys(languages) as Language[]).map((each) =>
+          each === language ? <span key={each} aria-current="true">{languages[each]}</span> : <a key={each} href={addressIn(each)} lang={each}>{languages[each]}</a>)}
+      </nav>
+    </header>
+  );
+}
+
+export function IndexPage({ index, words }: { index: Index; words: Words }) {
+  return (
+    <div class="page class">
+      <Top words={words} />
+      <main>
+        <p class="lead">{words.lead}</p>
+        <ol class="experiments">
+          {index.of.map((id) => <li key={id}><a href={pageIn(`${id}.html`)}><b>{words.guides[id].title}</b></a><p class="quiet">{words.guides[id].teaser}</p></li>)}
+        </ol>
+        <ul class="pages">
+          {index.pages.map((file) => <li key={file}><a href={pageIn(file)}>{words.pages[file as keyof Words["pages"]]}</a></li>)}
+        </ul>
+        <p class="quiet">{words.offline}</p>
+      </main>
+    </div>
+  );
+}
+
+function Prediction({ question, options, right, chosen, choose, words }: {
+  question: ComponentChildren; options: string[]; right: number; chosen: number | null; choose: (place: number | null) => void; words: Words;
+}) {
+  const answered = chosen !== null;
+  return (
+    <section class="exercise" aria-labelledby="predict">
+      <h3 id="predict">{words.predict}</h3>
+      <p>{question}</p>
+      <div class="options">
+        {options.map((option, place) => (
+          <button type="button" key={place} disabled={answered} onClick={() => choose(place)} class={!answered ? undefined : place === right ? "right" : place === chosen ? "wrong" : undefined}>
+            <bdi>{option}</bdi>
+          </button>
+        ))}
+      </div>
+      <p role="status">{answered && <b>{chosen === right ? words.yes : words.no(options[right]!)}</b>}</p>
+      {answered && <button type="button" class="quiet" onClick={() => choose(null)}>{words.again}</button>}
+    </section>
+  );
+}
+
+// The page that an experiment opens loads when it is asked for: with a model in it, it has tens of megabytes.
+function Further({ place, recorded, words, children }: { place: Place; recorded: boolean; words: Words; children: ComponentChildren }) {
+  const [open, setOpen] = useState(false);
+  return (
+    <section class="further">
+      <h3>{words.further}</h3>
+      {children}
+      <p class="quiet">{recorded ? words.recorded : words.live}</p>
+      <p class="ways">
+        {!open && <button type="button" onClick={() => setOpen(true)}>{words.here}</button>}
+        <a href={addressOf(place, false)} target="_blank" rel="noopener">{words.alone}</a>
+      </p>
+      {open && <iframe src={addressOf(place, true)} title={words.further} />}
+    </section>
+  );
+}
+
+const titleOf = (id: Id, words: Words): string => words.guides[id].title;
+
+export function ExperimentPage<I extends Id>({ guided, words }: { guided: Guided<I>; words: Words }) {
+  const { id, of, numbers, opens, goes_on } = guided;
+  // A link with #answer leads to the answer, for a teacher who comes back to it.
+  const right = rightOf[id](numbers);
+  const [chosen, choose] = useState<number | null>(location.hash === "#answer" ? right : null);
+  const [guide, figures] = [words.guides[id], figuresOf[id]];
+  const [before, after] = [of[of.indexOf(id) - 1], of[of.indexOf(id) + 1]];
+  return (
+    <div class="page class">
+      {!embedded && <Top words={words}><a href={pageIn("index.html")}>{words.all}</a></Top>}
+      <main>
+        <p class="quiet">{words.of(of.indexOf(id) + 1, of.length)}</p>
+        <h2>{guide.title}</h2>
+        {guide.setting(numbers)}
+        {figures.before?.(numbers, words)}
+        <Prediction question={guide.question(numbers)} options={guide.options(numbers)} right={right} chosen={chosen} choose={choose} words={words} />
+        {chosen !== null && (
+          <div class="answer">
+            <section><h3>{words.computed}</h3>{figures.after(numbers, words)}</section>
+            <section><h3>{words.why}</h3>{guide.why(numbers)}</section>
+            <section class="hand"><h3>{words.hand}</h3>{guide.hand(numbers)}</section>
+            <Further place={goes_on ?? opens} recorded={goes_on === null && opens.file.endsWith("-heads.html")} words={words}>{guide.further(numbers)}</Further>
+          </div>
+        )}
+        {!embedded && (
+          <nav class="turns" aria-label={words.all}>
+            {before && <a href={pageIn(`${before}.html`)}>← {words.previous}: {titleOf(before, words)}</a>}
+            {after && <a href={pageIn(`${after}.html`)}>{words.next}: {titleOf(after, words)} →</a>}
+          </nav>
+        )}
+      </main>
+    </div>
+  );
+}
