@@ -37,6 +37,7 @@ def test_its_steps_are_those_that_run_asks_for():
     ("README.md", set()),
     ("python/attend/torch.py", {"nohup"}),
     ("tests/pytorch/test_torch.py", {"nohup"}),
+    ("examples/notebooks/001_journey.ipynb", {"nohup"}),
     ("python/src/module.cpp", {"nohup", "tidy"}),
     ("page/src/main.tsx", {"browser", "wasm"}),
     ("src/session/pass.cpp", EVERY - COMPUTING),
