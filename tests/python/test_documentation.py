@@ -17,7 +17,7 @@ from documentation import check_module, check_name, public
 
 import attend
 
-MODULES = ("attend", "attend.onnx")
+MODULES = ("attend", "attend.onnx", "attend.widget")
 PUBLIC = public(MODULES)
 
 

@@ -166,7 +166,8 @@ def public_names():
     import attend
     import attend.torch
     import attend.transformers
-    for module in attend, attend.onnx, attend.torch, attend.transformers:
+    import attend.widget
+    for module in attend, attend.onnx, attend.torch, attend.transformers, attend.widget:
         for name in module.__all__:
             thing = getattr(module, name)
             if inspect.ismodule(thing):
@@ -363,6 +364,7 @@ def right_calls(np, torch):
     import attend
     import attend.torch
     import attend.transformers
+    import attend.widget
     random_numbers = np.random.default_rng(0)
     q, k, v = (random_numbers.standard_normal((1, heads, 5, 4), np.float32) for heads in (4, 2, 2))
     packed = [x[0].swapaxes(0, 1) for x in (q, k, v)]
@@ -575,6 +577,7 @@ def right_calls(np, torch):
         "transformers.record": (record, (model,), {
             "top": 2, "map": (3, 3), "keep": None, "layers": [0], "heads": [1, 2], "budget": "1 MiB"}),
         "transformers.register": (attend.transformers.register, (), {}),
+        "widget.Widget": (lambda *a, **k: attend.widget.Widget(*a, **k).close(), (trace,), {"height": "30em"}),
     }
     return {f"attend.{name}": call for name, call in calls.items()}
 
