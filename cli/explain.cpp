@@ -4,13 +4,16 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <filesystem>
 #include <memory>
 #include <optional>
 
+#include "attend/error.h"
 #include "attend/io.h"
 #include "attend/picture.h"
+#include "attend/words.h"
 #include "cli/command.h"
 #include "cli/open.h"
 #include "cli/suggest.h"
@@ -24,6 +27,7 @@ struct Arguments {
   std::string preset;
   std::string focus;
   std::string weights;
+  std::string sheet;
   TextForm form;
   std::vector<std::string> files;
   std::optional<std::int64_t> head;
@@ -116,8 +120,28 @@ Trace make_trace(Arguments& arguments) {
   return explain(options, keep);
 }
 
+void write_sheet(const Arguments& arguments) {
+  SheetOptions options{.text = arguments.options.text.value_or("Life is short, eat dessert first"),
+                       .seed = arguments.options.seed,
+                       .causal = arguments.options.causal};
+  if (options.text == "-") options.text = read_stdin();
+  if (!arguments.focus.empty()) options.focus = focus_row(arguments.focus, split_words(options.text));
+  const std::string sheet = [&] {
+    try {
+      return exercise_sheet(options);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::bad_value) throw;
+      throw UsageError(fmt::format("--sheet: {}", error.detail()));
+    }
+  }();
+  writing([&] { write_file(arguments.sheet, sheet); });
+  tell("attend: wrote " + arguments.sheet);
+  if (arguments.open) open_in_browser(arguments.sheet);
+}
+
 void run(Arguments& arguments) {
   if (arguments.list) return list_presets();
+  if (!arguments.sheet.empty()) return write_sheet(arguments);
   Trace trace = make_trace(arguments);
   if (!arguments.focus.empty()) trace.focus = focus_row(arguments.focus, trace.tokens);
   TextStyle style{.head = arguments.head, .all = arguments.all};
@@ -177,6 +201,20 @@ std::vector<Option*> add_sentence_options(App& app, Arguments& arguments) {
   };
 }
 
+// A sheet's sizes are its own.
+void add_sheet(App& app, Arguments& arguments) {
+  app.begin_group("For a class");
+  Option* sheet = file_ending(
+      app.add_option("--sheet", arguments.sheet,
+                     "Write an exercise sheet to FILE.html: one word's attention (--focus), with numbers that "
+                     "a pocket calculator can do, blanks and answers, for 2 to 12 words. --seed N makes "
+                     "another, --causal is worked out too"),
+      {".html"});
+  constexpr std::array used = {"--seed", "--causal", "--focus", "--open", "--sheet"};
+  for (const Option* other : app.options())
+    if (std::ranges::find(used, other->spellings().back()) == used.end()) sheet->excludes(other);
+}
+
 void add_output_options(App& app, Arguments& arguments) {
   app.begin_group("What to show");
   app.add_option("--focus", arguments.focus, "The query to work out: a word of the sentence, or its place from 1")
@@ -205,7 +243,7 @@ Command add_explain(App& root) {
       "attend explain \"the cat sat on the mat\" --focus cat --positions\n"
       "attend explain --preset life-multihead --head 1 --open\n"
       "attend explain \"the cat sat\" --cross \"le chat\" -o cat.svg -o cat.npz\n"
-      "attend explain --json | jq .tensors.weights");
+      "attend explain \"the cat sat on the mat\" --sheet sheet.html --seed 7");
   auto arguments = std::make_shared<Arguments>();
   app->begin_group("A document");
   Option* preset = app->add_option("--preset", arguments->preset, "A part of a document, exactly as it stands there")
@@ -213,6 +251,7 @@ Command add_explain(App& root) {
   app->add_flag("--list", arguments->list, "List the presets, with their documents");
   for (Option* option : add_sentence_options(*app, *arguments)) preset->excludes(option);
   add_output_options(*app, *arguments);
+  add_sheet(*app, *arguments);
   return {app, [arguments] { run(*arguments); }};
 }
 

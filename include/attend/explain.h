@@ -135,6 +135,19 @@ ATTEND_API std::string page_note(const Trace& trace);
 ATTEND_API std::string to_svg(const Trace& trace, const TextStyle& style = {});
 ATTEND_API std::string to_png(const Trace& trace, const TextStyle& style = {});
 
+// A sheet on which one word's attention is worked out with pencil and pocket calculator, and its answers.
+struct ATTEND_API SheetOptions {
+  std::string text;                        // 2 to 12 words
+  std::uint64_t seed = 123;                // other numbers for another class
+  std::optional<std::int64_t> focus = {};  // the word, from 0; default: the second, or with causal the last
+  bool causal = false;                     // a word attends to itself and the words before it
+};
+// One HTML page that prints on A4 and on Letter: the numbers that are given, blanks for what is to be worked out, and
+// on a page of its own what comes out, with the rounding that the sheet asks for. Embeddings of 3 numbers, queries and
+// keys of 4, values of 2, multiples of a half, drawn so that the weights differ. Throws bad_value for another number of
+// words, for a word that is not there, for one that sees itself alone, and for text that is not UTF-8.
+ATTEND_API std::string exercise_sheet(const SheetOptions& options);
+
 // The trace's attention as a recording of one layer, q and k kept: "0.self", or "decoder.0.cross" where there is a
 // second sentence, whose words are the recording's tokens, and the first's its decoder_tokens. Throws bad_value, as
 // Recorder does, for heads that take more than its budget.

@@ -44,6 +44,11 @@ void draw_weights(const ExplainOptions& sizes, const WeightDraw& draw, Generator
   trace.weights_in_out = draw.orientation == Orientation::in_out;
 }
 
+void take_matrices(const Recipe::Matrices& given, Trace& trace) {
+  trace.w_query = given.query.clone(), trace.w_key = given.key.clone(), trace.w_value = given.value.clone();
+  trace.weights_in_out = true;
+}
+
 void embed_second(const Recipe& recipe, Generator& generator, Trace& trace) {
   if (recipe.random_rows_2 > 0) {
     trace.embeddings_2 = generator.rand({recipe.random_rows_2, recipe.options.embedding_size});
@@ -145,7 +150,9 @@ void fill_matrices(const ExplainKeep& keep, Trace& trace) {
   }
 }
 
-Trace run(const Recipe& recipe, const ExplainKeep& keep) {
+}  // namespace
+
+Trace trace_of(const Recipe& recipe, const ExplainKeep& keep) {
   Trace trace;
   trace.preset = recipe.preset;
   trace.title = recipe.title;
@@ -162,6 +169,7 @@ Trace run(const Recipe& recipe, const ExplainKeep& keep) {
                                        : Embedding(recipe.vocabulary_size, size, generator).forward(trace.ids);
   if (recipe.reseed) generator.seed(recipe.options.seed);
   for (const WeightDraw& draw : recipe.draws) draw_weights(recipe.options, draw, generator, trace);
+  if (recipe.matrices) take_matrices(*recipe.matrices, trace);
   embed_second(recipe, generator, trace);
   if (recipe.options.positions) {
     trace.positions = sinusoids(std::max<std::int64_t>(std::ssize(trace.tokens), recipe.keys()), size);
@@ -183,8 +191,6 @@ Trace run(const Recipe& recipe, const ExplainKeep& keep) {
   return trace;
 }
 
-}  // namespace
-
 AttentionOptions attention_options(const Trace& trace) {
   AttentionOptions options{.causal = trace.causal};
   if (!trace.options.scale) options.scale = 1;
@@ -204,11 +210,11 @@ void check_head(std::int64_t head, std::int64_t heads) {
 Trace explain(const ExplainOptions& options, const ExplainKeep& keep) {
   const Recipe recipe = recipe_of(options);
   kept_heads(options.heads, keep);
-  return run(recipe, keep);
+  return trace_of(recipe, keep);
 }
 
 Trace explain_preset(std::string_view name) {
-  return run(recipe_of_preset(name), {});
+  return trace_of(recipe_of_preset(name));
 }
 
 std::int64_t explain_bytes(const ExplainOptions& options, const ExplainKeep& keep) {

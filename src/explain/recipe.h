@@ -40,6 +40,10 @@ struct Recipe {
   std::int64_t random_rows_2 = 0;     // that many rows of torch.rand as a second sequence
   bool reseed = false;                // seed again between the embedding and the weights
   std::vector<WeightDraw> draws;      // the last one is used
+  struct Matrices {
+    Tensor query, key, value;  // [E,d]
+  };
+  std::optional<Matrices> matrices;  // given, and nothing is drawn
   std::int64_t focus = 0;
 
   std::int64_t keys() const {
@@ -55,6 +59,8 @@ void check_head(std::int64_t head, std::int64_t heads);
 
 // Throws bad_value as explain() does.
 Recipe recipe_of(const ExplainOptions& options);
+// What the recipe makes.
+Trace trace_of(const Recipe& recipe, const ExplainKeep& keep = {});
 // Throws bad_value as explain_preset() does.
 Recipe recipe_of_preset(std::string_view name);
 

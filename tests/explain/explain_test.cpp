@@ -652,5 +652,27 @@ TEST(WriteTrace, EveryFormatReadsBack) {
   std::filesystem::remove_all(folder);
 }
 
+// Its numbers: tests/cli/test_sheet.py.
+TEST(ExerciseSheet, IsOneOfItsSeedAndSaysWhatItCantBe) {
+  const SheetOptions options{.text = "naïve 東京 <b>", .seed = 7};
+  const std::string sheet = exercise_sheet(options);
+  EXPECT_EQ(sheet, exercise_sheet(options));
+  EXPECT_NE(sheet, exercise_sheet({.text = options.text, .seed = 8}));
+  EXPECT_THAT(sheet,
+              testing::AllOf(HasSubstr("東京"), HasSubstr("&lt;b&gt;"), HasSubstr("Attention by hand: answers")));
+  EXPECT_THAT(exercise_sheet({.text = "a a a", .causal = true}), HasSubstr("a₃"));  // no weights that differ
+  expect_error(
+      ErrorCode::bad_value, [] { (void)exercise_sheet({.text = ""}); }, "no words");
+  expect_error(
+      ErrorCode::bad_value, [] { (void)exercise_sheet({.text = "one"}); }, "2 to 12 words, got 1");
+  expect_error(
+      ErrorCode::bad_value, [] { (void)exercise_sheet({.text = "a b", .focus = 2}); }, "focus is 2, expected 0 to 1");
+  expect_error(
+      ErrorCode::bad_value, [] { (void)exercise_sheet({.text = "a b", .focus = 0, .causal = true}); },
+      "sees itself alone");
+  expect_error(
+      ErrorCode::bad_value, [] { (void)exercise_sheet({.text = "a \xff"}); }, "exercise_sheet", "UTF-8");
+}
+
 }  // namespace
 }  // namespace attend
