@@ -28,7 +28,7 @@ std::optional<std::int64_t> take_token(Request& request, const char* name) {
 
 void add_tokens(const std::string& name, const Ids& ids) {
   Json& tokens = answer.json[name + "tokens"] = Json::array();
-  for (const std::int64_t id : ids) tokens.push_back(model().tokenizer().text(id).value_or(""));
+  for (const std::optional<std::string>& text : model().tokenizer().texts(ids)) tokens.push_back(text.value_or(""));
   answer.json[name + "ids"] = ids;
 }
 

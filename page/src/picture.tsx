@@ -1,11 +1,12 @@
 // A map as a drawing of its own, to be saved: SVG, or PNG through it.
 import { render } from "preact";
 import type { Scale } from "./colour";
-import { scales, shareColour, ticks } from "./colour";
+import { scales, shareColour, shareInk, ticks } from "./colour";
 import type { Grid } from "./grid";
 import { at } from "./grid";
 
 const cell = 34;
+const mostNumbers = 32; // words to a side, beyond which cells are too many to read
 const letter = 7.2; // of 12 px DejaVu Sans, on average
 const longest = (labels: string[]): number => Math.min(Math.max(...labels.map((label) => label.length)), 24) * letter + 14;
 const short = (label: string): string => (label.length <= 24 ? label : `${label.slice(0, 23)}…`);
@@ -39,10 +40,15 @@ function Drawing({ title, grid, rows, cols, hidden, scale, top: brightest }: Pic
       ))}
       {rows.map((_, i) =>
         cols.map((_, j) => (
-          <rect
-            x={left + j * cell + 1} y={top + i * cell + 1} width={cell - 2} height={cell - 2} rx="3"
-            fill={hidden(i, j) ? "#e6e9ee" : shareColour(at(grid, i, j) / brightest, scale)}
-          />
+          <>
+            <rect
+              x={left + j * cell + 1} y={top + i * cell + 1} width={cell - 2} height={cell - 2} rx="3"
+              fill={hidden(i, j) ? "#e6e9ee" : shareColour(at(grid, i, j) / brightest, scale)}
+            />
+            {!hidden(i, j) && grid.cols <= mostNumbers && (
+              <text x={left + (j + 0.5) * cell} y={top + (i + 0.5) * cell + 4} text-anchor="middle" font-size="10" fill={shareInk(at(grid, i, j) / brightest, scale)}>{at(grid, i, j).toFixed(2)}</text>
+            )}
+          </>
         )),
       )}
       {legend.map((share) => <rect x={left + share * 160} y={height - 32} width="3.2" height="8" fill={shareColour(share, "linear")} />)}

@@ -147,8 +147,18 @@ test("what words received, what is saved, and a word that is looked for", async 
   csv.forEach((value, n) => near(value, own[n], 1e-6, `CSV[${n}]`));
   const svg = await saved("SVG");
   assert.ok(svg.startsWith("<svg") && (svg.match(/<rect/g) ?? []).length >= size * size);
+  const digits = [...svg.matchAll(/font-size="10" fill="#[0f]{6}">([\d.]+)</g)].map(([, number]) => number);
+  assert.deepEqual(digits, Array.from(own, (value) => value.toFixed(2)));
+  assert.ok(svg.includes("head 2.5<"));
   assert.equal((await saved("PNG")).slice(1, 4), "PNG");
   assert.equal(JSON.parse(await saved("heads")).length, 72);
+  await page.evaluate(() => { navigator.clipboard.writeText = async (lines) => { window.copied = lines; }; });
+  const copied = async () => { await page.getByLabel("Save or copy").selectOption("Python"); return page.evaluate(() => window.copied); };
+  assert.match(await copied(), /record\(ids, keep="qk"\)\nweights = recording\["2\.self"\]\.weights\(head=5\)\n$/);
+  await page.locator(".tabs select").first().selectOption("norm");
+  await ready(page);
+  assert.match(await copied(), /record\(ids, keep="qk", key_sizes=True\)\nweights = recording\["2\.self"\]\.weights\(head=5, by="norm"\)\n$/);
+  assert.ok((await saved("SVG")).includes("head 2.5, by norm<"));
   await page.getByLabel("find a word").fill("twenty");
   await page.keyboard.press("Enter");
   const first = await page.evaluate(() => window.attend.state.locked.query);
@@ -182,6 +192,23 @@ test("MiniLM: a second sentence, and heads taken out", async () => {
 
 const percent = (share) => `${(share * 100).toFixed(share >= 0.0995 ? 0 : 1)} %`;
 const decoder = () => path.join(models, "q8_0.gguf");
+test("bytes of a character say which part of it they are; what has no token, and a text of nothing, are told", async () => {
+  const page = await explored(live(decoder(), "a 猫 mat"));
+  const tokens = () => page.locator(".head .tokens button bdi").allTextContents();
+  assert.deepEqual((await tokens()).filter((token) => token.includes("猫")).map((token) => token.trim()), ["猫 1/3", "猫 2/3", "猫 3/3"]);
+  assert.ok((await tokens()).every((token) => !token.includes("\ufffd")));
+  await page.getByRole("switch", { name: "whole words" }).check();
+  assert.deepEqual((await tokens()).filter((token) => token.includes("猫")).map((token) => token.trim()), ["猫"]);
+  await page.getByLabel("The text", { exact: true }).fill("  ");
+  await page.locator(".problem", { hasText: "the text is empty: what stands below is still of the last one" }).waitFor();
+  await page.context().close();
+  const encoder = await explored(live(minilm, "喜 it"));
+  await encoder.locator(".unknown", { hasText: "[UNK] stands for what this model has no token for" }).waitFor();
+  await encoder.getByLabel("The text", { exact: true }).fill("it");
+  await until(encoder, () => !document.querySelector(".unknown"));
+  await encoder.context().close();
+});
+
 test("a decoder: what comes next, why, and the lens", async () => {
   const text = "Whose mat is it? it is";
   const page = await explored(live(decoder(), text));

@@ -25,7 +25,7 @@ const std::array<VariantText, 4> sentences = {{
 
 std::vector<std::string> tokens_of(const Model& model, const VariantRow& row) {
   std::vector<std::string> tokens;
-  for (const std::int64_t id : row.ids) tokens.push_back(model.tokenizer().text(id).value_or(""));
+  for (const std::optional<std::string>& text : model.tokenizer().texts(row.ids)) tokens.push_back(text.value_or(""));
   return tokens;
 }
 

@@ -36,7 +36,7 @@ View row_of(const std::vector<std::int64_t>& ids) {
 std::vector<std::string> texts_of(const Tokenizer& tokenizer, const std::vector<std::int64_t>& ids) {
   std::vector<std::string> texts;
   texts.reserve(ids.size());
-  for (const std::int64_t id : ids) texts.push_back(tokenizer.text(id).value_or(""));
+  for (std::optional<std::string>& text : tokenizer.texts(ids)) texts.push_back(std::move(text).value_or(""));
   return texts;
 }
 

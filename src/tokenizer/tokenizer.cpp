@@ -260,6 +260,28 @@ std::optional<std::string> Tokenizer::text(std::int64_t id) const {
   }
 }
 
+std::vector<std::optional<std::string>> Tokenizer::texts(std::span<const std::int64_t> ids) const {
+  constexpr std::string_view incomplete = "\xef\xbf\xbd";
+  constexpr std::size_t most = 8;  // tokens: a character has up to four bytes, and what stands beside it may have some
+  const auto is_whole = [&](const std::optional<std::string>& text) {
+    return !text || text->find(incomplete) == std::string::npos;
+  };
+  std::vector<std::optional<std::string>> texts(ids.size());
+  for (std::size_t i = 0; i < ids.size();) {
+    texts[i] = text(ids[i]);
+    std::size_t count = 1;
+    if (!is_whole(texts[i])) {
+      for (std::size_t n = 2; n <= std::min(most, ids.size() - i) && count == 1 && text(ids[i + n - 1]); ++n)
+        if (const std::string whole = decode(ids.subspan(i, n), false); is_whole(whole)) {
+          count = n;
+          for (std::size_t k = 0; k < n; ++k) texts[i + k] = fmt::format("{} {}/{}", whole, k + 1, n);
+        }
+    }
+    i += count;
+  }
+  return texts;
+}
+
 const std::string& Tokenizer::token(std::int64_t id) const {
   const bool fits = id >= 0 && id <= UINT32_MAX;
   const std::string* found = fits ? parts_->added.token(static_cast<TokenId>(id)) : nullptr;

@@ -88,6 +88,25 @@ TEST(Tokenizer, TokensHaveIds) {
   }
 }
 
+TEST(Tokenizer, TokensOfACharactersBytesSayWhichPartTheyAre) {
+  using Texts = std::vector<std::optional<std::string>>;
+  for (const json& each : golden()) {
+    if (each["name"] != "gpt2" && each["name"] != "llama2") continue;  // the bytes in an alphabet, and <0xE7>
+    SCOPED_TRACE(each["name"]);
+    const Tokenizer tokenizer = tokenizer_of(each["tokenizer"]);
+    const std::vector<std::int64_t> ids = tokenizer.encode("猫", false).ids, x = tokenizer.encode("x", false).ids;
+    ASSERT_GE(ids.size(), 3);
+    const std::int64_t a = ids[ids.size() - 3], b = ids[ids.size() - 2], c = ids.back(), none = tokenizer.size() + 5;
+    const auto texts = [&](const std::vector<std::int64_t>& of) { return tokenizer.texts(of); };
+    EXPECT_EQ(texts({x[0], a, b, c, x[0]}),
+              (Texts{tokenizer.text(x[0]), "猫 1/3", "猫 2/3", "猫 3/3", tokenizer.text(x[0])}));
+    EXPECT_EQ(texts({a, b}), (Texts{"�", "�"}));  // not all of it
+    EXPECT_EQ(texts({a, none, c}), (Texts{"�", std::nullopt, "�"}));
+    EXPECT_EQ(texts({a, x[0], a, b, c}), (Texts{"�", tokenizer.text(x[0]), "猫 1/3", "猫 2/3", "猫 3/3"}));
+    EXPECT_TRUE(texts({}).empty());
+  }
+}
+
 TEST(Tokenizer, WhatIsNotUtf8IsRefused) {
   const Tokenizer tokenizer = tokenizer_of(golden()[1]["tokenizer"]);
   test::expect_error(

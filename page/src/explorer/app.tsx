@@ -46,7 +46,7 @@ function Open({ store }: { store: Store }) {
 }
 
 function Text({ store, state }: { store: Store; state: State }) {
-  const { info, text, second, similarity, before, chat } = state;
+  const { info, text, second, similarity, before, chat, pass } = state;
   if (!info) return null;
   const field = (event: Event) => (event.currentTarget as HTMLTextAreaElement).value;
   return (
@@ -58,6 +58,7 @@ function Text({ store, state }: { store: Store; state: State }) {
           {similarity !== null && <p>similarity <output>{similarity.toFixed(4)}</output>{before?.similarity != null && <> with these heads out; with all heads <output>{before.similarity.toFixed(4)}</output></>}</p>}
         </div>
       )}
+      {pass?.tokens.includes("[UNK]") && <p class="quiet unknown">[UNK] stands for what this model has no token for: it can't tell such words apart.</p>}
       {info.decoder && !info.encoder_decoder && <label class="switch"><input type="checkbox" role="switch" checked={chat} onChange={(event) => void store.ask({ chat: event.currentTarget.checked })} /> as a message in a chat</label>}
     </div>
   );

@@ -159,16 +159,16 @@ function Lens({ store, state: { jacobian, byJacobian }, pass, answer: { token, t
   useEffect(() => { table.current!.scrollTop = table.current!.scrollHeight; }, [tensors]);
   return (
     <div class="lens">
-      <h3>What it would have said after each layer</h3>
-      <p class="quiet">The model's own last step, put behind every layer at <bdi class="word">{shownToken(ownTokens(pass)[position] ?? "")}</bdi>{byJacobian && ", turned into what it means for the last one"}: the likeliest words and their probabilities.</p>
+      <h3>What it would have said before each layer</h3>
+      <p class="quiet">The model's own last step, put before every layer at <bdi class="word">{shownToken(ownTokens(pass)[position] ?? "")}</bdi>{byJacobian && ", turned into what it means for the last one"}: the likeliest words and their probabilities.</p>
       {jacobian && <label class="switch"><input type="checkbox" role="switch" checked={byJacobian} onChange={(event) => void store.readBy(event.currentTarget.checked)} /> by the Jacobian lens {jacobian.name}, of {jacobian.prompts} prompts</label>}
       <div ref={table} class="scroll" tabIndex={0}>
         <table class="plain">
-          <thead><tr><th scope="col">after</th>{Array.from({ length: top }, (_, n) => <th scope="col" key={n} colSpan={2}>{n + 1}</th>)}</tr></thead>
+          <thead><tr><th scope="col">before</th>{Array.from({ length: top }, (_, n) => <th scope="col" key={n} colSpan={2}>{n + 1}</th>)}</tr></thead>
           <tbody>
             {Array.from({ length: layers }, (_, layer) => (
               <tr key={layer}>
-                <th scope="row">{layer === 0 ? "embedding" : `layer ${layer - 1}`}</th>
+                <th scope="row">{layer === layers - 1 ? "answer" : `layer ${layer}`}</th>
                 {Array.from({ length: top }, (_, n) => {
                   const at = layer * top + n;
                   const on = ids.data[at] === token ? "on" : undefined;

@@ -6,23 +6,27 @@ import { at } from "../grid";
 import type { Picture } from "../picture";
 import { save, savePng, saveSvg } from "../picture";
 import type { HeadId } from "./model";
-import { headOf, shownToken } from "./model";
+import { headOf, shownToken, topOf } from "./model";
 import type { State, Store } from "./store";
 
 const mostCells = 128; // of a side of a picture
 
-const python = ({ info, name, text, pass, without }: State, [layer, head]: HeadId): string =>
-  info
+// The lines that give the numbers on show: by norm, where they are by norm.
+const python = ({ info, name, text, pass, without }: State, [layer, head]: HeadId): string => {
+  const norm = pass!.by === "norm";
+  const weights = `weights = recording[${JSON.stringify(pass!.layers[layer]!.name)}].weights(head=${head}${norm ? ', by="norm"' : ""})\n`;
+  return info
     ? `import attend\n\nmodel = attend.Model.load(${JSON.stringify(name)})\nids = model.tokenizer.encode(${JSON.stringify(text)}).ids\n` +
-      `${without.length > 0 ? `# without heads ${without.map((id) => headOf(pass!, id)?.name).join(", ")}, which this does not take out\n` : ""}recording = model.record(ids, keep="qk")\nweights = recording[${JSON.stringify(pass!.layers[layer]!.name)}].weights(head=${head})\n`
-    : `import attend\n\nrecording = attend.Recording.load(${JSON.stringify(name)})\nweights = recording[${JSON.stringify(pass!.layers[layer]!.name)}].weights(head=${head})\n`;
+      `${without.length > 0 ? `# without heads ${without.map((id) => headOf(pass!, id)?.name).join(", ")}, which this does not take out\n` : ""}recording = model.record(ids, keep="qk"${norm ? ", key_sizes=True" : ""})\n${weights}`
+    : `import attend\n\nrecording = attend.Recording.load(${JSON.stringify(name)})\n${weights}`;
+};
 
 export function Save({ store, state, id, queries, keys }: { store: Store; state: State; id: HeadId; queries: string[]; keys: string[] }) {
   const [said, setSaid] = useState("");
   const head = headOf(state.pass!, id)!;
   const file = `head-${head.name}`;
   const drawing = (grid: Grid): Picture => ({
-    title: `${state.name}, head ${head.name}`, grid, rows: queries.map(shownToken), cols: keys.map(shownToken), hidden: (r, c) => Number.isNaN(at(grid, r, c)), scale: state.scale, top: 1,
+    title: `${state.name}, head ${head.name}${state.by === "norm" ? ", by norm" : ""}`, grid, rows: queries.map(shownToken), cols: keys.map(shownToken), hidden: (r, c) => Number.isNaN(at(grid, r, c)), scale: state.scale, top: topOf(state.pass!, id),
   });
   const choose = async (what: string): Promise<void> => {
     setSaid("");

@@ -212,10 +212,13 @@ export class Store {
     this.set({ ...change, ...(this.grown ? {} : { written: null }) });
     if (!this.state.info) return Promise.resolve();
     if (this.state.text.length > longestText) {
-      this.set({ error: `${this.state.text.length} letters are more than are computed while you type, which is ${longestText}; the command attend model takes longer texts` });
+      this.set({ error: `${this.state.text.length} letters are more than are computed while you type, which is ${longestText}; the command attend model takes longer texts. What stands below is still of the last one` });
       return Promise.resolve();
     }
-    if (this.state.text.trim() === "") return Promise.resolve();
+    if (this.state.text.trim() === "") {
+      this.set({ error: "the text is empty: what stands below is still of the last one" });
+      return Promise.resolve();
+    }
     return this.guarded("computing", (mine) => this.pass(mine));
   }
 

@@ -4,12 +4,16 @@ import { at } from "../grid";
 import type { Pass } from "./model";
 import { isExact } from "./model";
 
+// Tokens of one character's bytes say it and which part of it they are (Tokenizer::texts()): "猫 1/2".
+const part = /^(.*) (\d)\/\d$/su;
+
 // Of each word, its tokens: [begin, end). WordPiece marks what goes on with ##; others a word's begin with a blank.
 export const wordsOf = (tokens: string[]): [number, number][] => {
   const isBegun = tokens.some((token) => /^\s\S/.test(token));
   const goesOn = (place: number): boolean => {
     const token = tokens[place]!;
     if (token.startsWith("##")) return true;
+    if (part.test(token)) return part.exec(token)![2] !== "1";
     return isBegun && place > 0 && /^[\p{L}\p{N}\p{M}'’]/u.test(token) && /[\p{L}\p{N}\p{M}]$/u.test(tokens[place - 1]!);
   };
   const words: [number, number][] = [];
@@ -36,7 +40,12 @@ const mergedMap = (map: Grid, rows: [number, number][], cols: [number, number][]
   return { rows: rows.length, cols: cols.length, data };
 };
 
-const joined = (tokens: string[], words: [number, number][]): string[] => words.map(([begin, end]) => tokens.slice(begin, end).map((token, place) => (place > 0 ? token.replace(/^##/, "") : token)).join(""));
+const textOf = (token: string, place: number): string => {
+  const [, whole, number] = part.exec(token) ?? [];
+  if (whole !== undefined) return number === "1" ? whole : "";
+  return place > 0 ? token.replace(/^##/, "") : token;
+};
+const joined = (tokens: string[], words: [number, number][]): string[] => words.map(([begin, end]) => tokens.slice(begin, end).map(textOf).join(""));
 
 // The pass by words, or null where no token goes on another, or maps are not of single pairs.
 export const byWords = (pass: Pass): Pass | null => {

@@ -19,8 +19,10 @@ std::vector<std::string> token_texts(const char* function, const AnalysisOf& of,
     fail(ErrorCode::bad_shape, function, "{} ids, expected those of {} tokens", ids.size(), count);
   std::vector<std::string> texts;
   texts.reserve(static_cast<std::size_t>(count));
-  for (std::int64_t n = 0; n < count; ++n)
-    texts.push_back(ids.empty() ? fmt::format("{}", n) : token_text(of, ids[static_cast<std::size_t>(n)]));
+  std::vector<std::optional<std::string>> known(static_cast<std::size_t>(count));
+  if (!ids.empty() && of.tokenizer != nullptr) known = of.tokenizer->texts(ids.first(known.size()));
+  for (std::size_t n = 0; n < known.size(); ++n)
+    texts.push_back(known[n] ? *known[n] : fmt::format("{}", ids.empty() ? static_cast<std::int64_t>(n) : ids[n]));
   return texts;
 }
 

@@ -56,8 +56,7 @@ Picture variants_picture(const Variants& x, const Head& head, const AnalysisOf& 
   PictureStack& stack = picture.drawing.emplace<PictureStack>();
   for (std::size_t n = 0; n < x.rows.size(); ++n) {
     TokenStrip strip;
-    for (const std::int64_t id : x.rows[n].ids) strip.tokens.push_back(token_text(of, id));
-    strip.tokens = all_seen(std::move(strip.tokens));
+    strip.tokens = all_seen(token_texts("variants_picture", of, x.rows[n].ids, std::ssize(x.rows[n].ids)));
     strip.values = picture.numbers[n];
     strip.high = static_cast<double>(high);
     strip.has_indices = false, strip.has_scale = n == 0;
@@ -96,11 +95,11 @@ std::string variants_csv(const Variants& x, const AnalysisOf& of) {
   for (std::size_t n = 0; n < x.rows.size(); ++n) {
     const VariantRow& row = x.rows[n];
     const std::int64_t N = row.weights.size(2);
+    const std::vector<std::string> tokens = token_texts("variants_csv", of, row.ids, N);
     for (std::int64_t at = 0; at < row.weights.count(); ++at) {
       const std::int64_t layer = at / (H * N), head = at / N % H, key = at % N;
-      text +=
-          fmt::format("{},{},{},{},{},{},{}\n", n, layer, head, name_of(of, layer, head, AttentionKind::self), key,
-                      csv_cell(token_text(of, row.ids[static_cast<std::size_t>(key)])), row.weights.data<float>()[at]);
+      text += fmt::format("{},{},{},{},{},{},{}\n", n, layer, head, name_of(of, layer, head, AttentionKind::self), key,
+                          csv_cell(tokens[static_cast<std::size_t>(key)]), row.weights.data<float>()[at]);
     }
   }
   return text;
