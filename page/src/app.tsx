@@ -7,7 +7,8 @@ import { Controls } from "./controls";
 import { toClipboard } from "./copy";
 import type { Engine, Request, Trace } from "./engine";
 import { at, gridOf, headsOf, isHidden, isMultiHead } from "./grid";
-import { lessons } from "./lessons";
+import type { Language } from "./language";
+import { addressIn, language, languages } from "./language";
 import { roam, tabOf } from "./roving";
 import type { Action, State } from "./state";
 import { firstState, fromHash, hashOf, reducer, selectionOf, topOf } from "./state";
@@ -15,6 +16,8 @@ import { stepsOf } from "./steps";
 import { Signs } from "./steps/step";
 import type { Step, StepProps } from "./steps/step";
 import { Why } from "./why";
+import { say } from "./words";
+import { sayLesson } from "./words/lesson";
 
 function Thumbnail({ trace, head, scale, top }: { trace: Trace; head: number; scale: Scale; top: number }) {
   const canvas = useRef<HTMLCanvasElement>(null);
@@ -28,10 +31,10 @@ function Thumbnail({ trace, head, scale, top }: { trace: Trace; head: number; sc
 function Heads({ state, dispatch }: { state: State; dispatch: (action: Action) => void }) {
   if (!isMultiHead(state.trace)) return null;
   return (
-    <div class="heads" role="group" aria-label="Heads" onKeyDown={roam}>
+    <div class="heads" role="group" aria-label={sayLesson.page.heads} onKeyDown={roam}>
       {Array.from({ length: headsOf(state.trace) }, (_, head) => (
         <button type="button" key={head} aria-pressed={head === state.head} tabIndex={tabOf(head === state.head)} onClick={() => dispatch({ do: "head", head })}>
-          <Thumbnail trace={state.trace} head={head} scale={state.scale} top={topOf(state)} /> head {head}
+          <Thumbnail trace={state.trace} head={head} scale={state.scale} top={topOf(state)} /> {say.head(head)}
         </button>
       ))}
     </div>
@@ -50,8 +53,8 @@ function Rail({ steps, now, dispatch }: { steps: Step[]; now: Step; dispatch: (a
   }, [now]);
   const go = (to: number) => dispatch({ do: "step", step: steps[to]!.id });
   return (
-    <nav class="rail" aria-label="Steps">
-      <button type="button" class="turn" tabIndex={-1} disabled={place === 0} onClick={() => go(place - 1)} aria-label="Previous step">←</button>
+    <nav class="rail" aria-label={sayLesson.page.steps}>
+      <button type="button" class="turn" tabIndex={-1} disabled={place === 0} onClick={() => go(place - 1)} aria-label={sayLesson.page.previous}>←</button>
       <ol ref={list}>
         {steps.map((step, number) => (
           <li key={step.id}>
@@ -59,7 +62,7 @@ function Rail({ steps, now, dispatch }: { steps: Step[]; now: Step; dispatch: (a
           </li>
         ))}
       </ol>
-      <button type="button" class="turn" tabIndex={-1} disabled={place === steps.length - 1} onClick={() => go(place + 1)} aria-label="Next step">→</button>
+      <button type="button" class="turn" tabIndex={-1} disabled={place === steps.length - 1} onClick={() => go(place + 1)} aria-label={sayLesson.page.next}>→</button>
     </nav>
   );
 }
@@ -146,7 +149,7 @@ function Worked({ step, p, printing }: { step: Step; p: StepProps; printing: boo
   }, [p.state.locked, open]);
   return (
     <section class={open ? "worked" : "worked folded"} ref={sheet}>
-      <button type="button" class="fold" aria-expanded={open} onClick={() => setAsked(!open)}>{open ? "Fold" : "Worked out"}</button>
+      <button type="button" class="fold" aria-expanded={open} onClick={() => setAsked(!open)}>{open ? sayLesson.page.fold : sayLesson.page.workedOut}</button>
       {step.worked(p)}
     </section>
   );
@@ -169,6 +172,19 @@ function usePrinting(): boolean {
   return printing;
 }
 
+// A notebook's frame has no address to go to.
+const hasAddress = /^(file|https?):$/.test(location.protocol);
+function Languages({ hash }: { hash: string }) {
+  if (!hasAddress) return null;
+  return (
+    <nav class="languages" aria-label={sayLesson.page.language}>
+      {(Object.keys(languages) as Language[]).map((each) => (
+        <a key={each} href={addressIn(each, hash)} lang={each} hreflang={each} aria-current={each === language ? "true" : undefined}>{languages[each]}</a>
+      ))}
+    </nav>
+  );
+}
+
 const skipTo = (event: Event): void => {
   event.preventDefault();
   document.getElementById("step")!.focus();
@@ -184,25 +200,27 @@ export function App({ engine, embedded }: { engine: Engine; embedded: string }) 
   // A link leads to what it shows; whoever opens the file itself begins at the beginning.
   const [why, setWhy] = useState(() => /^#?$/.test(location.hash));
   const hash = useHash(state, engine.defaults, dispatch);
+  const first = useRef(hash); // while nothing has changed, another language begins at the beginning, too
   const printing = usePrinting();
-  useEffect(() => { document.title = `${trace.made.text} - attention, step by step`; }, [trace]);
+  useEffect(() => { document.title = sayLesson.page.title(String(trace.made.text)); }, [trace]);
   const { presets } = engine;
   return (
     <div class="page">
-      <a class="skip" href="#step" onClick={skipTo}>Skip to the step</a>
+      <a class="skip" href="#step" onClick={skipTo}>{sayLesson.page.skip}</a>
       <header class="top">
-        <h1>attend <span>attention, step by step</span></h1>
-        {!why && <button type="button" class="quiet" onClick={() => setWhy(true)}>Why attention?</button>}
-        <button type="button" class="quiet" onClick={() => void toClipboard(location.href.replace(/#.*$/, "") + hash)}>Copy link</button>
+        <h1>attend <span>{sayLesson.page.subtitle}</span></h1>
+        <Languages hash={why && hash === first.current ? "" : hash} />
+        {!why && <button type="button" class="quiet" onClick={() => setWhy(true)}>{sayLesson.page.why}</button>}
+        <button type="button" class="quiet" onClick={() => void toClipboard(location.href.replace(/#.*$/, "") + hash)}>{sayLesson.page.copyLink}</button>
       </header>
       {why && <Why onClose={() => setWhy(false)} />}
       <Controls state={state} presets={presets} dispatch={dispatch} />
-      {trace.preset && <p class="lesson"><b>Document {presets.find(({ name }) => name === trace.preset)!.document}.</b> {lessons[trace.preset]}</p>}
+      {trace.preset && <p class="lesson"><b>{sayLesson.page.document(presets.find(({ name }) => name === trace.preset)!.document)}</b> {(sayLesson.lessons as Record<string, string>)[trace.preset]}</p>}
       <Rail steps={steps} now={step} dispatch={dispatch} />
       {(printing ? steps : [step]).map((each) => (
         <div class="columns" key={printing ? each.id : ""}>
           <Stage step={each} p={p} number={steps.indexOf(each) + 1} />
-          <aside aria-label="Worked out" tabIndex={0}>
+          <aside aria-label={sayLesson.page.workedOut} tabIndex={0}>
             <Worked step={each} p={p} printing={printing} />
             {/* Another trace, head or step is another question. */}
             <div key={JSON.stringify([each.id, state.head, trace.preset, trace.made])}>{each.exercise?.(p)}</div>
@@ -210,7 +228,7 @@ export function App({ engine, embedded }: { engine: Engine; embedded: string }) 
         </div>
       ))}
       <footer>
-        <p>Space and arrows: next and previous step. A number: hover to look, click to keep, Esc to let go. Every number is computed here, by attend's own code; nothing leaves this page.</p>
+        <p>{sayLesson.page.footer}</p>
       </footer>
     </div>
   );

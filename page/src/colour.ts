@@ -6,11 +6,10 @@ export type Rgb = [number, number, number];
 // A share from 0 to 1: the same colour for the same number, in every head and every step. Its square root is what is
 // coloured unless the reader asks for the share itself: among ten words shares are small, and would all be dark.
 // The names and the four decades are those of the library's pictures (attend/picture.h).
-export const scales = { linear: "linear", sqrt: "square root", log: "logarithm" } as const;
-export type Scale = keyof typeof scales;
+export type Scale = "linear" | "sqrt" | "log";
 const cividis = Array.from({ length: 256 }, (_, step) => interpolateCividis(step / 255));
 const cividisRgb = cividis.map((colour) => colour.match(/\d+/g)!.map(Number) as Rgb);
-const raised = { linear: (share: number) => share, sqrt: Math.sqrt, log: (share: number) => 1 + Math.log10(share) / 4 };
+const raised: Record<Scale, (share: number) => number> = { linear: (share) => share, sqrt: Math.sqrt, log: (share) => 1 + Math.log10(share) / 4 };
 export const level = (share: number, scale: Scale): number => Math.min(Math.max(raised[scale](share), 0), 1);
 // Shares to write beside a scale's colours.
 export const ticks = (scale: Scale): number[] => (scale === "log" ? [0.0001, 0.001, 0.01, 0.1, 1] : [0, 0.05, 0.25, 0.5, 1]);

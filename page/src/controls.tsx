@@ -2,6 +2,8 @@
 import type { Preset, Request } from "./engine";
 import type { Action, State } from "./state";
 import { changed } from "./state";
+import { say } from "./words";
+import { sayLesson } from "./words/lesson";
 
 interface Props {
   state: State;
@@ -38,6 +40,21 @@ function Size({ label, value, least, most, optional, disabled, onChange }: {
   );
 }
 
+// Words are split at spaces, which Chinese and Japanese do without.
+const isSpaceless = (text: string): boolean => !/\s/u.test(text.trim()) && /[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}]{2}/u.test(text);
+// What is no word, such as a full stop, stays with the word before it.
+const spaced = (text: string): string =>
+  Array.from(new Intl.Segmenter(undefined, { granularity: "word" }).segment(text.trim()), ({ segment, isWordLike }, place) => (isWordLike && place > 0 ? ` ${segment}` : segment)).join("");
+
+function Spaceless({ text, onChange }: { text: string; onChange: (text: string) => void }) {
+  if (!isSpaceless(text)) return null;
+  return (
+    <p class="spaceless" role="status">
+      {sayLesson.controls.spaceless} {"Segmenter" in Intl && <button type="button" onClick={() => onChange(spaced(text))}>{sayLesson.controls.putSpaces}</button>}
+    </p>
+  );
+}
+
 function Sentences({ state, dispatch }: Omit<Props, "presets">) {
   const { made } = state.trace;
   const text = state.request.text ?? made.text ?? "";
@@ -46,15 +63,17 @@ function Sentences({ state, dispatch }: Omit<Props, "presets">) {
   return (
     <div class="sentences">
       <label>
-        <span class="sr">The sentence</span>
+        <span class="sr">{sayLesson.controls.sentence}</span>
         <textarea class={text.length > 120 ? "text long" : "text"} rows={1} dir="auto" spellcheck={false} autocomplete="off" value={text} onInput={(event) => ask({ text: event.currentTarget.value })} />
       </label>
+      <Spaceless text={text} onChange={(spacedText) => ask({ text: spacedText })} />
       {second !== null && second !== undefined && (
         <label class="second">
-          <span>keys and values from</span>
+          <span>{sayLesson.controls.second}</span>
           <textarea class="text" rows={1} dir="auto" spellcheck={false} autocomplete="off" value={second} onInput={(event) => ask({ second_text: event.currentTarget.value })} />
         </label>
       )}
+      <Spaceless text={second ?? ""} onChange={(spacedText) => ask({ second_text: spacedText })} />
       <p class="problem" role="alert">{state.error}</p>
     </div>
   );
@@ -66,37 +85,37 @@ export function Controls({ state, presets, dispatch }: Props) {
   const cross = (made.second_text ?? null) !== null || "embeddings_2" in trace.tensors;
   const ask = (change: Request) => dispatch({ do: "ask", request: changed(state, change) });
   return (
-    <section class="controls" aria-label="Sentence and switches">
+    <section class="controls" aria-label={sayLesson.controls.section}>
       <Sentences state={state} dispatch={dispatch} />
       <div class="switches">
         <label class="preset">
-          <span class="sr">An example of the documents</span>
+          <span class="sr">{sayLesson.controls.example}</span>
           <select value={trace.preset ?? ""} onChange={(event) => dispatch({ do: "ask", request: { preset: event.currentTarget.value } })}>
-            <option value="" disabled>your sentence</option>
-            {presets.map(({ name, document, summary }) => <option value={name} key={name}>{name}: {summary} (document {document})</option>)}
+            <option value="" disabled>{sayLesson.controls.own}</option>
+            {presets.map(({ name, document, summary }) => <option value={name} key={name}>{sayLesson.controls.preset(name, summary, document)}</option>)}
           </select>
         </label>
-        <Size label="heads" value={made.heads === 0 ? 1 : made.heads} least={1} most={16} onChange={(heads) => ask({ heads: heads === 1 ? 0 : heads! })} />
-        <Switch label="causal" on={made.causal} disabled={cross} onChange={(causal) => ask({ causal })} />
-        <Size label="window" value={made.window} least={0} most={200} optional="all" disabled={cross} onChange={(window) => ask({ window })} />
-        <Switch label="positions" on={made.positions} onChange={(positions) => ask({ positions })} />
-        <Switch label="scale" on={made.scale} onChange={(scale) => ask({ scale })} />
-        <Switch label="second sentence" on={cross} onChange={(on) => ask({ second_text: on ? "le chat est assis" : null })} />
+        <Size label={say.options.heads} value={made.heads === 0 ? 1 : made.heads} least={1} most={16} onChange={(heads) => ask({ heads: heads === 1 ? 0 : heads! })} />
+        <Switch label={say.options.causal} on={made.causal} disabled={cross} onChange={(causal) => ask({ causal })} />
+        <Size label={say.options.window} value={made.window} least={0} most={200} optional={sayLesson.controls.all} disabled={cross} onChange={(window) => ask({ window })} />
+        <Switch label={say.options.positions} on={made.positions} onChange={(positions) => ask({ positions })} />
+        <Switch label={say.options.scale} on={made.scale} onChange={(scale) => ask({ scale })} />
+        <Switch label={say.options.second_text} on={cross} onChange={(on) => ask({ second_text: on ? "le chat est assis" : null })} />
         <details>
-          <summary>more</summary>
+          <summary>{sayLesson.controls.more}</summary>
           <div class="more">
             <label class="size">
-              weights{" "}
+              {say.options.weights}{" "}
               <select value={made.weights} onChange={(event) => ask({ weights: event.currentTarget.value as "linear" | "uniform" })}>
-                <option value="linear">as nn.Linear, around 0</option>
-                <option value="uniform">uniform, 0 to 1</option>
+                <option value="linear">{sayLesson.controls.linear}</option>
+                <option value="uniform">{sayLesson.controls.uniform}</option>
               </select>
             </label>
-            <Size label="embedding size" value={made.embedding_size} least={1} most={256} onChange={(embedding_size) => ask({ embedding_size: embedding_size! })} />
-            <Size label="d_k" value={made.d_k} least={1} most={256} onChange={(d_k) => ask({ d_k: d_k! })} />
-            <Size label="d_v" value={made.d_v} least={1} most={256} onChange={(d_v) => ask({ d_v: d_v! })} />
+            <Size label={say.options.embedding_size} value={made.embedding_size} least={1} most={256} onChange={(embedding_size) => ask({ embedding_size: embedding_size! })} />
+            <Size label={say.options.d_k} value={made.d_k} least={1} most={256} onChange={(d_k) => ask({ d_k: d_k! })} />
+            <Size label={say.options.d_v} value={made.d_v} least={1} most={256} onChange={(d_v) => ask({ d_v: d_v! })} />
             <label class="size">
-              seed{" "}
+              {say.options.seed}{" "}
               <input type="text" inputMode="numeric" pattern="[0-9]*" value={made.seed} onInput={(event) => { if (/^\d{1,20}$/.test(event.currentTarget.value)) ask({ seed: event.currentTarget.value }); }} />
             </label>
           </div>
@@ -112,10 +131,10 @@ function Compare({ state, dispatch }: Omit<Props, "presets">) {
   const kept = state.before;
   return (
     <button
-      type="button" aria-pressed={kept !== null} title="Keep these weights, to see the next change beside them"
+      type="button" aria-pressed={kept !== null} title={sayLesson.controls.keep}
       onClick={() => dispatch({ do: "compare", trace: kept ? null : state.trace })}
     >
-      {kept ? "Stop comparing" : "Compare"}
+      {kept ? sayLesson.controls.stop : sayLesson.controls.compare}
     </button>
   );
 }

@@ -1,6 +1,7 @@
 // Predict, then reveal: a question about the numbers on the page, whose answer is read from them.
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
+import { say } from "./words";
 
 export function Exercise({ question, options, right, children }: {
   question: ComponentChildren;
@@ -11,8 +12,8 @@ export function Exercise({ question, options, right, children }: {
   const [chosen, setChosen] = useState<number | null>(null);
   const answered = chosen !== null;
   return (
-    <section class="exercise" aria-label="Predict">
-      <h3>Predict</h3>
+    <section class="exercise" aria-label={say.exercise.title}>
+      <h3>{say.exercise.title}</h3>
       <p>{question}</p>
       <div class="options">
         {options.map((option, place) => (
@@ -25,9 +26,9 @@ export function Exercise({ question, options, right, children }: {
         ))}
       </div>
       <div role="status">
-        {answered && <p><b>{chosen === right ? "Yes." : `It is "${options[right]}".`}</b> {children}</p>}
+        {answered && <p><b>{chosen === right ? say.exercise.yes : say.exercise.no(options[right]!)}</b> {children}</p>}
       </div>
-      {answered && <button type="button" class="quiet" onClick={() => setChosen(null)}>again</button>}
+      {answered && <button type="button" class="quiet" onClick={() => setChosen(null)}>{say.exercise.again}</button>}
     </section>
   );
 }

@@ -6,11 +6,11 @@ const asked = new URLSearchParams(location.search).get("lang");
 export const language: Language = asked !== null && asked in languages ? (asked as Language) : "en";
 
 // The same page in another language, at the same place.
-export const addressIn = (other: Language): string => {
+export const addressIn = (other: Language, hash: string): string => {
   const fields = new URLSearchParams(location.search);
   if (other === "en") fields.delete("lang");
   else fields.set("lang", other);
-  return `${location.pathname}${fields.size > 0 ? `?${fields}` : ""}${location.hash}`;
+  return `${location.pathname}${fields.size > 0 ? `?${fields}` : ""}${hash}`;
 };
 
 // Without the frame around: for an iframe on a page of a course.

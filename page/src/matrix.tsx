@@ -7,6 +7,7 @@ import { formats, shortest, toClipboard } from "./copy";
 import type { Grid } from "./grid";
 import { at, cellUnder, fixed } from "./grid";
 import type { Axis, Cursor } from "./state";
+import { say } from "./words";
 
 interface MatrixProps {
   name: string; // as in docs/json.md
@@ -64,7 +65,7 @@ class Row extends Component<RowProps> {
           const classes = [masked && "hidden", col === selected && "in-col", on && col === selected && "cell"].filter(Boolean).join(" ");
           return (
             <td role="gridcell" key={col} data-col={col} data-value={shortest(value)} data-short={share && !masked && grid.cols <= mostShort ? short(value) : undefined} style={style} class={classes || undefined} tabIndex={col === tab ? 0 : -1}>
-              <span class={masked && share ? "sr" : undefined}>{masked && share ? "hidden" : fixed(value)}</span>
+              <span class={masked && share ? "sr" : undefined}>{masked && share ? say.hidden : fixed(value)}</span>
             </td>
           );
         })}
@@ -113,7 +114,7 @@ function Cells(props: MatrixProps & { digits: boolean }) {
   };
   return (
     <table
-      ref={table} role="grid" aria-label={`${props.title ?? name}, ${grid.rows} rows, ${grid.cols} columns`} class={`${digits ? "digits" : "colours"} ${cols.labels ? "pairs" : grid.rows > mostLow ? "low" : ""}`}
+      ref={table} role="grid" aria-label={say.matrix.label(props.title ?? name, grid.rows, grid.cols)} class={`${digits ? "digits" : "colours"} ${cols.labels ? "pairs" : grid.rows > mostLow ? "low" : ""}`}
       onPointerOver={(event) => { const cell = event.pointerType === "mouse" && cellOf(event); if (cell) props.onHover(cursorAt(...cell)); }}
       onPointerLeave={() => props.onHover({})}
       onClick={(event) => { const cell = cellOf(event); if (cell) props.onLock(cursorAt(...cell)); }}
@@ -175,7 +176,7 @@ function Painted(props: MatrixProps) {
     <div class="painted" style={{ width: `${grid.cols * size}px` }}>
       <canvas
         ref={canvas} tabIndex={0} role="img"
-        aria-label={`${props.title ?? name}, ${grid.rows} rows, ${grid.cols} columns: arrow keys choose the number that is worked out`}
+        aria-label={say.matrix.painted(say.matrix.label(props.title ?? name, grid.rows, grid.cols))}
         onPointerMove={onPointerMove}
         onPointerLeave={() => props.onHover({})}
         onClick={(event) => props.onLock(cursorAt(cellOf(event)))}
@@ -191,16 +192,16 @@ function CopyMenu({ name, grid }: { name: string; grid: Grid }) {
   const [said, setSaid] = useState("");
   const copy = async (form: string) => {
     const copied = await toClipboard(formats[form]!(name, grid));
-    setSaid(copied ? `copied as ${form}` : "this browser keeps its clipboard closed");
+    setSaid(copied ? say.matrix.copied(form) : say.matrix.closed);
     setTimeout(() => setSaid(""), 1600);
   };
   return (
     <span class="copy">
       <select
-        aria-label={`Copy ${name} as`} value=""
+        aria-label={say.matrix.copyAs(name)} value=""
         onChange={(event) => { void copy(event.currentTarget.value); event.currentTarget.value = ""; }}
       >
-        <option value="" disabled>copy</option>
+        <option value="" disabled>{say.matrix.copy}</option>
         {Object.keys(formats).map((form) => <option key={form}>{form}</option>)}
       </select>
       <span role="status">{said}</span>
@@ -217,7 +218,7 @@ export function Matrix(props: MatrixProps) {
     <figure class="matrix" data-name={name}>
       <figcaption>
         <b>{title ?? name}</b> <span class="shape">[{grid.rows},{grid.cols}]</span>
-        {!readable && !painted && <button type="button" class="quiet" aria-pressed={asked} onClick={() => setAsked(!asked)}>digits</button>}
+        {!readable && !painted && <button type="button" class="quiet" aria-pressed={asked} onClick={() => setAsked(!asked)}>{say.matrix.digits}</button>}
         <CopyMenu name={name} grid={grid} />
       </figcaption>
       <div class="scroll">{painted ? <Painted {...props} /> : <Cells {...props} digits={readable || asked} />}</div>

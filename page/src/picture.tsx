@@ -1,9 +1,10 @@
 // A map as a drawing of its own, to be saved: SVG, or PNG through it.
 import { render } from "preact";
 import type { Scale } from "./colour";
-import { scales, shareColour, shareInk, ticks } from "./colour";
+import { shareColour, shareInk, ticks } from "./colour";
 import type { Grid } from "./grid";
 import { at } from "./grid";
+import { say } from "./words";
 
 const cell = 34;
 const mostNumbers = 32; // words to a side, beyond which cells are too many to read
@@ -53,7 +54,7 @@ function Drawing({ title, grid, rows, cols, hidden, scale, top: brightest }: Pic
       )}
       {legend.map((share) => <rect x={left + share * 160} y={height - 32} width="3.2" height="8" fill={shareColour(share, "linear")} />)}
       <text fill="#4c5664" font-size="10" x={left} y={height - 10}>{ticks(scale)[0]! * brightest}</text>
-      <text fill="#4c5664" font-size="10" x={left + 163} y={height - 10} text-anchor="end">{brightest}, {scales[scale]}</text>
+      <text fill="#4c5664" font-size="10" x={left + 163} y={height - 10} text-anchor="end">{brightest}, {say.legend.scales[scale]}</text>
     </svg>
   );
 }

@@ -8,14 +8,14 @@ export const taken = (id: string): Blob => {
 };
 
 // What the file shows without a script stays until the engine runs: a browser that can't run it loses nothing.
-export const start = async (rest: string, run: (shown: HTMLElement) => Promise<void>): Promise<void> => {
+export const start = async (cannotRun: (error: string) => string, run: (shown: HTMLElement) => Promise<void>): Promise<void> => {
   const shown = document.getElementById("static")!;
   try {
     await run(shown);
   } catch (error) {
     const note = document.createElement("p");
     note.className = "problem";
-    note.textContent = `This browser can't run the page that computes (${String(error)}); what follows is ${rest}.`;
+    note.textContent = cannotRun(String(error));
     shown.prepend(note);
   }
 };

@@ -4,6 +4,7 @@ import type { Engine, Request, Trace } from "./engine";
 import { parseRequest } from "./engine";
 import { EngineError } from "./error";
 import { argmax, headsOf, logitsOf, rowOf } from "./grid";
+import { say } from "./words";
 
 // The places that a matrix' rows and columns stand for: queries i, keys j, numbers d of a query, key or value, numbers e
 // of an embedding, numbers c of the joined heads.
@@ -46,10 +47,7 @@ const words = (text: string): number => text.split(/\s+/u).filter((word) => word
 
 const tooLong = (request: Request): string | null => {
   const most = Math.max(words(request.text ?? ""), words(request.second_text ?? ""));
-  return most <= mostWords
-    ? null
-    : `${most} words are more than a page shows well, which is up to ${mostWords}. For long texts: attend explain TEXT -o FILE.attend, ` +
-        "then attend show FILE.attend; or attend explain TEXT -o FILE.png.";
+  return most <= mostWords ? null : say.tooLong(most, mostWords);
 };
 
 const answer = (engine: Engine, request: Request): { trace: Trace } | { error: string } => {
@@ -219,9 +217,8 @@ export const firstState = (engine: Engine, embedded: string, hash: string): Stat
 };
 
 // What differs between two traces, as "causal off, heads 1": the name of the one that was kept.
-const spoken: Record<string, string> = { text: "sentence", second_text: "second sentence", embedding_size: "embedding size" };
 export const difference = (before: Trace, now: Trace): string => {
-  const said = (value: unknown): string => (value === true ? "on" : value === false ? "off" : value === null ? "none" : String(value));
+  const said = (value: unknown): string => (value === true ? say.difference.on : value === false ? say.difference.off : value === null ? say.difference.none : String(value));
   const differing = (Object.keys(before.made) as (keyof Trace["made"])[]).filter((name) => before.made[name] !== now.made[name]);
-  return differing.map((name) => `${spoken[name] ?? name} ${said(before.made[name])}`).join(", ") || "nothing was changed yet";
+  return differing.map((name) => `${say.options[name]} ${said(before.made[name])}`).join(", ") || say.difference.nothing;
 };

@@ -1,6 +1,7 @@
 // The opening: why there is attention, with a head of a real model, in words for whoever never heard of it; and how far
 // the head's look may be trusted.
 import { shareColour, shareInk } from "./colour";
+import { sayLesson } from "./words/lesson";
 
 // What head 3.1 of MiniLM gives in the row of "it", and to which noun `it` refers: `attend model minilm TEXT --head 3.1
 // --query it --json`. page.test.mjs compares them.
@@ -33,7 +34,7 @@ function Look({ text, meant, weights }: (typeof looks)[number]) {
   const [first, second] = ["animal", "street"].sort((one, other) => given(other) - given(one));
   return (
     <figure class="look">
-      <ol class="looked" aria-label="What it looks at">
+      <ol class="looked" aria-label={sayLesson.why.looksAt}>
         {tokens.map((token, place) => (
           <li key={place} class={token === "it" ? "it" : undefined} data-weight={weights[place]}>
             <span style={{ background: shareColour(weights[place], "sqrt"), color: shareInk(weights[place], "sqrt") }}>{token}</span>
@@ -42,8 +43,7 @@ function Look({ text, meant, weights }: (typeof looks)[number]) {
         ))}
       </ol>
       <figcaption>
-        <b>it</b> is the {meant}. The head gives {percent(given(first))} to {first}, {percent(given(second))} to {second}:{" "}
-        {first === meant ? "right." : "wrong."}
+        {sayLesson.why.caption("it", meant, [first, percent(given(first))], [second, percent(given(second))], first === meant)}
       </figcaption>
     </figure>
   );
@@ -54,30 +54,17 @@ export function Why({ onClose }: { onClose: () => void }) {
   return (
     <section class="why" aria-labelledby="why">
       <header>
-        <h2 id="why">Why attention?</h2>
-        <button type="button" onClick={onClose}>Skip</button>
+        <h2 id="why">{sayLesson.page.why}</h2>
+        <button type="button" onClick={onClose}>{sayLesson.why.close}</button>
       </header>
-      <p>
-        What was too tired in the sentence below? You know at once that <b>it</b> is the animal. To a computer each word is a row of
-        numbers, and the row of <b>it</b> says nothing of an animal. With <b>attention</b> a word looks at all the others and takes
-        from each a share of what that one holds. These are the shares of <b>it</b> in head 3.1, one of the 72 heads of MiniLM, a model
-        that learned from text. [CLS] and [SEP] are marks that the model puts around a text.
-      </p>
+      <p>{sayLesson.why.what}</p>
       <Look {...shown} />
-      <p>
-        <b>Is this understanding?</b> Put “wide” for “tired”, and <b>it</b> is the street. Turn the sentence round, and the nouns change
-        places. Guess what the head gives most to, then look:
-      </p>
+      <p>{sayLesson.why.understanding}</p>
       {others.map((look) => <Look key={look.text} {...look} />)}
+      <p>{sayLesson.why.counted(counted)}</p>
       <p>
-        It is none. Over {counted.sentences} such sentences head 3.1 is right in {counted.right}, as a coin would be. The best of the 72 heads is
-        right in {counted.best}; if all of them guessed, the best would be right in some {counted.guessed}. And without head 3.1 the vector that MiniLM makes of the
-        first sentence hardly turns: its cosine to what it was is {counted.cosine}. A head’s weights say where it looks. What that does, other
-        sentences and taking the head out must show.
-      </p>
-      <p>
-        Where do such shares come from? The steps show it for any sentence that you type, number by number.{" "}
-        <button type="button" onClick={onClose}>To the steps</button>
+        {sayLesson.why.from}{" "}
+        <button type="button" onClick={onClose}>{sayLesson.why.toSteps}</button>
       </p>
     </section>
   );

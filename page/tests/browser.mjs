@@ -35,7 +35,7 @@ export const scratch = (name) => path.join(folder, name);
 
 // A file, once it shows `selector`. page.problems gathers what a page must not have: requests but for files below `within`, words on
 // the console, breaches of its policy.
-export const page_at = async (file, selector, { hash = "", query = "", within = file, ...options } = {}) => {
+export const page_at = async (file, selector, { hash = "", search = "", within = file, ...options } = {}) => {
   const page = await new_page({ viewport: { width: 1280, height: 900 }, ...options });
   page.problems = [];
   page.on("request", (request) => { if (!request.url().startsWith(pathToFileURL(within).href) && !/^(data|blob):/.test(request.url())) page.problems.push(`asked for ${request.url()}`); });
@@ -45,7 +45,7 @@ export const page_at = async (file, selector, { hash = "", query = "", within = 
     window.breaches = [];
     document.addEventListener("securitypolicyviolation", (event) => window.breaches.push(`${event.violatedDirective} ${event.blockedURI}`));
   });
-  await page.goto(pathToFileURL(file).href + query + hash);
+  await page.goto(pathToFileURL(file).href + search + hash);
   if (options.javaScriptEnabled !== false) await page.waitForSelector(selector);
   return page;
 };

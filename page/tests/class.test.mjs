@@ -19,7 +19,7 @@ before(async () => {
 after(close_browser);
 
 const open = (name, { language = "en", ...options } = {}) =>
-  page_at(path.join(folder, `${name}.html`), ".class", { within: folder, query: language === "en" ? "" : `?lang=${language}`, ...options });
+  page_at(path.join(folder, `${name}.html`), ".class", { within: folder, search: language === "en" ? "" : `?lang=${language}`, ...options });
 const numbersOf = (name) => JSON.parse(/id="request">(.*?)<\/script>/.exec(readFileSync(path.join(folder, `${name}.html`), "utf8"))[1]).numbers;
 
 // Which answer is right, found here once more: the place among those that the page offers.

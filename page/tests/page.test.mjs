@@ -786,3 +786,112 @@ for (const colorScheme of ["light", "dark"])
       for (const weight of cividis) assert.ok(Math.hypot(...colour.map((byte, channel) => byte - weight[channel])) > 40, `${colour} beside ${weight}`);
     await page.context().close();
   });
+
+// Every text on show, and what is said of an element, but for the reader's words and what stands in matrices.
+const textsOf = (page) => page.evaluate(() => {
+  const readers = "bdi, output, textarea, td, th[title], .looked span, .languages, .copy option, .formula output";
+  const found = new Set();
+  const walker = document.createTreeWalker(document.querySelector(".page"), NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) if (!walker.currentNode.parentElement.closest(readers)) found.add(walker.currentNode.data.trim());
+  for (const element of document.querySelectorAll(".page *"))
+    for (const name of ["aria-label", "title", "placeholder"]) if (element.hasAttribute(name) && !element.closest(`.sentence button, ${readers}`)) found.add(element.getAttribute(name));
+  return [...found, document.title];
+});
+// Of a page, step by step, with all that can be opened open.
+const walked = async (page) => {
+  const found = new Set(await textsOf(page)); // with the opening
+  const steps = await page.locator(".rail li button").count();
+  for (let step = 0; step < steps; ++step) {
+    await page.locator(".rail li button").nth(step).click();
+    await page.locator("details").evaluateAll((all) => all.forEach((each) => { each.open = true; }));
+    const closed = page.locator(".term[aria-expanded=false]");
+    while (await closed.count()) await closed.first().click();
+    if (await page.locator(".exercise .options button:enabled").count()) await page.locator(".exercise .options button").last().click();
+    for (const text of await textsOf(page)) found.add(text);
+  }
+  return found;
+};
+// What is the same in every language: names of tensors and of programs, formulas, the sentence's nouns.
+const names = /\b(attend|MiniLM|embedding_table|ids|softmax|Softmax|logits?|exp|sin|cos|inf|nn|torch|Linear|d_k|d_v|w_\w+|scaled_scores|scores|queries|keys|values|context|concat_heads|output|inputs(_2)?|embeddings(_2)?|positions|weights|values|embedding|animal|street|query|id|lift|seed|it|nat|Vaswani|et al|Kobayashi)\b/g;
+const isSaid = (text) => /[A-Za-z]{2}/.test(text.replace(names, ""));
+const spokenOf = [
+  { args: ["--preset", "my-name-multihead"] },
+  { args: ["--preset", "life-cross"] },
+  { args: ["the cat sat on the mat", "--heads", "2", "--causal", "--window", "2", "--positions"], compares: true },
+  { args: ["the cat sat", "--cross", "le chat dort", "--no-scale"] },
+];
+for (const { args, compares } of spokenOf)
+  test(`${args.join(" ")}: no step says anything in English where another language is asked for`, async () => {
+    const shown = {};
+    for (const language of ["en", "it", "zh"]) {
+      const page = await opened(args, { search: `?lang=${language}` });
+      if (compares) {
+        await page.locator(".switches > button").click();
+        await page.getByRole("switch").nth(2).uncheck();
+      }
+      shown[language] = await walked(page);
+      assert.equal(await page.evaluate(() => document.documentElement.lang), language);
+      assert.deepEqual(await problemsOf(page), []);
+      await page.context().close();
+    }
+    const said = [...shown.en].filter(isSaid);
+    assert.ok(said.length > 80, String(said.length));
+    for (const language of ["it", "zh"]) {
+      assert.deepEqual(said.filter((text) => shown[language].has(text)), [], language);
+      assert.ok([...shown[language]].filter(isSaid).length >= (language === "it" ? 0.9 * said.length : 0));
+    }
+  });
+
+test("another language is the same place, and a language that there is not is English", async () => {
+  const page = await opened(["the cat sat on the mat", "--heads", "2"]);
+  assert.equal(await page.locator(".languages [aria-current]").textContent(), "English");
+  await page.getByRole("link", { name: "Italiano" }).click();
+  await page.waitForSelector(".rail");
+  assert.match(await page.locator(".why h2").textContent(), /^Perché l'attenzione\?$/); // nothing was touched: it begins at the beginning
+  await page.locator(".rail li button", { hasText: "Punteggi" }).click();
+  await page.locator(".heads button").nth(1).click();
+  await page.locator(".matrix[data-name=scores] tbody tr").nth(3).locator("td[data-col='2']").click();
+  await page.getByRole("link", { name: "中文" }).click();
+  await page.waitForSelector(".rail");
+  assert.equal(await page.locator(".rail [aria-current]").textContent(), "5 分数");
+  assert.equal(await page.locator(".worked h3").textContent(), `scores(on, sat): ${traceOf("the cat sat on the mat", "--heads", "2").tensors.scores[1][3][2].toFixed(4)}`);
+  assert.equal(await page.locator(".heads [aria-pressed=true]").textContent().then((text) => text.trim()), "头 1");
+  await isTrace(page, traceOf("the cat sat on the mat", "--heads", "2"));
+  await page.getByRole("link", { name: "English" }).click();
+  await page.waitForSelector(".rail");
+  assert.equal(new URL(page.url()).search, "");
+  assert.deepEqual(await problemsOf(page), []);
+  await page.context().close();
+  const other = await opened(["a b"], { search: "?lang=xx" });
+  assert.equal(await other.locator(".rail [aria-current]").textContent(), "1 Picture");
+  assert.equal(await other.evaluate(() => document.documentElement.lang), "en");
+  assert.deepEqual(await problemsOf(other), []);
+  await other.context().close();
+});
+
+test("a sentence without spaces: the page says so, and puts them between words", async () => {
+  const page = await opened(["我喜欢猫。"], { search: "?lang=zh" });
+  assert.match(await page.locator(".spaceless").textContent(), /没有空格/);
+  assert.equal(await page.locator(".matrix[data-name=weights] tbody tr").count(), 1);
+  await page.locator(".spaceless button").click();
+  assert.equal(await page.locator(".sentences textarea").first().inputValue(), "我 喜欢 猫。");
+  assert.equal(await page.locator(".spaceless").count(), 0);
+  matches((await matrices(page))[0], traceOf("我 喜欢 猫。").tensors.weights);
+  for (const text of ["the", "a-b", "猫", "我 喜欢猫"]) {
+    await page.locator(".sentences textarea").first().fill(text);
+    assert.equal(await page.locator(".spaceless").count(), 0, text);
+  }
+  assert.deepEqual(await problemsOf(page), []);
+  await page.context().close();
+});
+
+for (const language of ["it", "zh"])
+  for (const width of [390, 1024, 1280])
+    test(`${language}, ${width} pixels: nothing is wider than the screen, in any step`, async () => {
+      const page = await opened(everyStep, { search: `?lang=${language}`, viewport: { width, height: 900 } });
+      for (const name of await stepNames(page)) {
+        await goTo(page, name);
+        assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), width, name);
+      }
+      await page.context().close();
+    });

@@ -6,7 +6,7 @@ import { follow } from "./hash";
 import type { Embedded } from "./store";
 import { Store } from "./store";
 
-void start("without it", async (shown) => {
+void start((error) => `This browser can't run the page that computes (${error}); what follows is without it.`, async (shown) => {
   const embedded = JSON.parse(content("request").trim() || "{}") as Embedded;
   const client = new Client(content("worker"));
   await client.start(taken("engine"));

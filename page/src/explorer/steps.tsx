@@ -1,6 +1,7 @@
 // The lesson's steps with this head's own numbers: queries and keys of real tokens, scores, softmax, context.
 import { useEffect, useReducer, useState } from "preact/hooks";
 import type { Trace } from "../engine";
+import { language } from "../language";
 import type { Tensor } from "../memory";
 import { selectionOf } from "../state";
 import type { Action, State as LessonState } from "../state";
@@ -74,7 +75,7 @@ function Lesson({ store, state, made, trace, now, setNow, cell }: { store: Store
   };
   const formula = step.formula?.(p);
   return (
-    <div class="lesson-steps">
+    <div class="lesson-steps" lang={language}>
       <nav aria-label="Steps">
         {steps.map((each, number) => <button type="button" key={each.id} aria-pressed={each === step} onClick={() => setNow(each.id)}>{number + 1} {each.name}</button>)}
       </nav>

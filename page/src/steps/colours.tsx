@@ -4,6 +4,7 @@ import { fixed } from "../grid";
 import { Legend } from "../legend";
 import { largestWeight, topOf } from "../state";
 import type { Range } from "../state";
+import { say } from "../words";
 import type { StepProps } from "./step";
 
 export function Colours({ p: { state, dispatch } }: { p: StepProps }) {
@@ -12,11 +13,11 @@ export function Colours({ p: { state, dispatch } }: { p: StepProps }) {
     <Legend scale={state.scale} top={topOf(state)} onScale={(scale) => dispatch({ do: "scale", scale })}>
       {state.range && narrow < 1 && (
         <>
-          <select aria-label="Range of the weights' colours" value={state.range} onChange={(event) => dispatch({ do: "range", range: event.currentTarget.value as Range })}>
-            <option value="narrow">from 0 to {narrow}</option>
-            <option value="whole">from 0 to 1</option>
+          <select aria-label={say.legend.range} value={state.range} onChange={(event) => dispatch({ do: "range", range: event.currentTarget.value as Range })}>
+            <option value="narrow">{say.legend.upTo(narrow)}</option>
+            <option value="whole">{say.legend.upTo(1)}</option>
           </select>
-          <span>in every head; the largest weight here is {fixed(largestWeight(state))}</span>
+          <span>{say.legend.largest(fixed(largestWeight(state)))}</span>
         </>
       )}
     </Legend>

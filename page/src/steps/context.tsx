@@ -1,20 +1,16 @@
 import { at, fixed, gridOf, headsOf, isHidden, projectionColumn, rowOf } from "../grid";
-import { Term } from "../glossary";
+import { Word } from "../term";
+import { say } from "../words";
 import { Colours } from "./colours";
-import { Heading, Product, Products, Show, Signs, Word, key, productShapes, word } from "./step";
+import { Heading, Product, Products, Show, Signs, key, productShapes, word } from "./step";
 import type { Step } from "./step";
 
 export const context: Step = {
   id: "context",
-  name: "Context",
-  title: "Weights mix the values: context vectors",
+  name: say.context.name,
+  title: say.context.title,
   perHead: true,
-  text: () => (
-    <p>
-      Each word's <Term of="context vector" /> is the average of the <Term of="value">values</Term> that it sees, each in its share. This is what attention
-      hands on.
-    </p>
-  ),
+  text: () => say.context.text,
   formula: (p) => {
     const values = gridOf(p.trace, "values", p.head);
     return { text: "context = weights values", shapes: productShapes(p.trace.labels.length, values.rows, values.cols) };
@@ -33,9 +29,9 @@ export const context: Step = {
     const seen = Array.from(weights, (_, j) => j).filter((j) => !isHidden(p.trace, p.sel.i, j));
     return (
       <>
-        <Heading>context(<Word>{word(p, p.sel.i)}</Word>), number {d + 1}: {fixed(total)}</Heading>
-        <p>Number {d + 1} of each value, in the share that <Word>{word(p, p.sel.i)}</Word> gives to its word:</p>
-        <Products names={["weight", "value"]} total={total} terms={seen.map((j) => ({ label: key(p, j), a: weights[j]!, b: at(values, j, d) }))} />
+        <Heading>context(<Word>{word(p, p.sel.i)}</Word>), {say.number(d + 1)}: {fixed(total)}</Heading>
+        <p>{say.context.share(d + 1, word(p, p.sel.i))}</p>
+        <Products names={[say.weight, say.value]} total={total} terms={seen.map((j) => ({ label: key(p, j), a: weights[j]!, b: at(values, j, d) }))} />
       </>
     );
   },
@@ -43,19 +39,14 @@ export const context: Step = {
 
 export const heads: Step = {
   id: "heads",
-  name: "Heads",
-  title: "The heads are joined",
+  name: say.heads.name,
+  title: say.heads.title,
   perHead: false,
   when: (trace) => "concat_heads" in trace.tensors,
-  text: (p) => (
-    <p>
-      The context vectors of the {headsOf(p.trace)} <Term of="head">heads</Term> stand side by side: each word has one long row, in which every head
-      has its part.
-    </p>
-  ),
+  text: (p) => say.heads.text(headsOf(p.trace)),
   formula: (p) => {
     const { rows, cols } = gridOf(p.trace, "concat_heads");
-    return { text: "concat_heads = [context of head 0, context of head 1, …]", shapes: `[${rows},${cols}]` };
+    return { text: say.heads.formula, shapes: `[${rows},${cols}]` };
   },
   stage: (p) => <Show p={p} name="concat_heads" cursor={{ i: p.sel.i, c: p.sel.c }} />,
   worked: (p) => {
@@ -63,11 +54,11 @@ export const heads: Step = {
     const head = Math.floor(p.sel.c / size);
     return (
       <>
-        <Heading>concat_heads(<Word>{word(p, p.sel.i)}</Word>), number {p.sel.c + 1}: {fixed(at(gridOf(p.trace, "concat_heads"), p.sel.i, p.sel.c))}</Heading>
-        <p>It is number {(p.sel.c % size) + 1} of the context vector of head {head}, as {headsOf(p.trace)} heads of {size} numbers make {headsOf(p.trace) * size}.</p>
+        <Heading>concat_heads(<Word>{word(p, p.sel.i)}</Word>), {say.number(p.sel.c + 1)}: {fixed(at(gridOf(p.trace, "concat_heads"), p.sel.i, p.sel.c))}</Heading>
+        <p>{say.heads.part({ place: (p.sel.c % size) + 1, head, heads: headsOf(p.trace), size })}</p>
         <p class="buttons">
           <button type="button" onClick={() => { p.dispatch({ do: "head", head }); p.dispatch({ do: "lock", cursor: { d: p.sel.c % size } }); p.dispatch({ do: "step", step: "context" }); }}>
-            Go to head {head}
+            {say.heads.goTo(head)}
           </button>
         </p>
       </>
@@ -77,11 +68,11 @@ export const heads: Step = {
 
 export const output: Step = {
   id: "output",
-  name: "Output",
-  title: "One more matrix mixes the heads",
+  name: say.output.name,
+  title: say.output.title,
   perHead: false,
   when: (trace) => "output" in trace.tensors,
-  text: () => <p>w_output brings the joined heads back to the size of an embedding, and lets what one head found meet what another found.</p>,
+  text: () => <p>{say.output.text}</p>,
   formula: (p) => {
     const joined = gridOf(p.trace, "concat_heads");
     return { text: `output = concat_heads w_output${p.trace.weights_in_out ? "" : "ᵀ"}`, shapes: productShapes(joined.rows, joined.cols, gridOf(p.trace, "output").cols) };
@@ -92,9 +83,9 @@ export const output: Step = {
     const w = projectionColumn(p.trace, gridOf(p.trace, "w_output"), p.sel.e);
     return (
       <>
-        <Heading>output(<Word>{word(p, p.sel.i)}</Word>), number {p.sel.e + 1}: {fixed(total)}</Heading>
+        <Heading>output(<Word>{word(p, p.sel.i)}</Word>), {say.number(p.sel.e + 1)}: {fixed(total)}</Heading>
         <Products
-          names={["joined", "w_output"]} total={total}
+          names={[say.output.joined, "w_output"]} total={total}
           terms={Array.from(rowOf(gridOf(p.trace, "concat_heads"), p.sel.i), (a, c) => ({ label: String(c + 1), a, b: w[c]! }))}
         />
       </>

@@ -1,18 +1,18 @@
 import { at, entropyOf, fixed, gridOf, headsOf, isCross, isHidden, isMultiHead } from "../grid";
 import { shareColour, shareInk } from "../colour";
 import { Exercise } from "../exercise";
-import { Term } from "../glossary";
+import { say } from "../words";
 import type { Picture } from "../picture";
 import { roam, tabOf } from "../roving";
 import { difference, firstStep, topOf } from "../state";
 import { Operand, Together } from "../together";
 import { savePng, saveSvg } from "../picture";
 import { Colours } from "./colours";
-import { Heading, Shares, Show, Word, word } from "./step";
+import { Heading, Shares, Show, word } from "./step";
 import type { Step, StepProps } from "./step";
 
 const nameOf = (p: StepProps): string =>
-  isMultiHead(p.trace) ? `${p.trace.made.text}, head ${p.head}` : String(p.trace.made.text);
+  isMultiHead(p.trace) ? `${p.trace.made.text}, ${say.head(p.head)}` : String(p.trace.made.text);
 
 // The words that are looked at, each on the colour of its weight. Without a second sentence they are the queries too: a
 // word that is chosen becomes the query.
@@ -21,7 +21,7 @@ function Sentence({ p }: { p: StepProps }) {
   const axis = isCross(p.trace) ? "j" : "i";
   const top = topOf(p.state);
   return (
-    <p class={p.trace.key_labels.length > 40 ? "sentence long" : "sentence"} role="group" aria-label="Words" onKeyDown={roam}>
+    <p class={p.trace.key_labels.length > 40 ? "sentence long" : "sentence"} role="group" aria-label={say.picture.words} onKeyDown={roam}>
       {p.trace.key_labels.map((label, j) => {
         const share = at(weights, p.sel.i, j);
         const hidden = isHidden(p.trace, p.sel.i, j);
@@ -29,7 +29,7 @@ function Sentence({ p }: { p: StepProps }) {
           <button
             type="button" key={j} class={hidden ? "hidden" : undefined} aria-pressed={p.sel[axis] === j} tabIndex={tabOf(p.sel[axis] === j)}
             style={hidden ? undefined : { background: shareColour(share / top, p.state.scale), color: shareInk(share / top, p.state.scale) }}
-            aria-label={`${label}, ${hidden ? "hidden" : fixed(share)}`} title={hidden ? "hidden" : fixed(share)}
+            aria-label={`${label}, ${hidden ? say.hidden : fixed(share)}`} title={hidden ? say.hidden : fixed(share)}
             onClick={() => p.dispatch({ do: "lock", cursor: { [axis]: j } })}
           >
             <bdi>{p.trace.tokens_2[j] ?? (isCross(p.trace) ? label : p.trace.tokens[j])}</bdi>
@@ -43,30 +43,20 @@ function Sentence({ p }: { p: StepProps }) {
 // Where the numbers come from: nothing of a lesson is trained.
 const Origin = ({ p }: { p: StepProps }) => (
   <p class="origin">
-    {!p.trace.preset
-      ? "These weights are made of random numbers: nothing was trained. They show how attention is computed, not what a model has learned."
-      : p.trace.vocabulary_size === 0
-        ? "These weights are made of the document's own numbers: its embeddings are written down there, its matrices drawn at random. Nothing was trained."
-        : "These weights are made of the document's own numbers, which it draws at random: nothing was trained."}
+    {!p.trace.preset ? say.picture.random : p.trace.vocabulary_size === 0 ? say.picture.given : say.picture.drawn}
   </p>
 );
 
 export const picture: Step = {
   id: firstStep,
-  name: "Picture",
-  title: "Who attends to whom",
+  name: say.picture.name,
+  title: say.picture.title,
   perHead: true,
-  text: (p) => (
-    <p>
-      Each row is a <Term of="query" />: how a word shares its attention among the <Term of="key">keys</Term>, the columns. A row's{" "}
-      <Term of="weight">weights</Term> sum to 1.{isCross(p.trace) && " The rows are the first sequence's, the columns the second's."} Touch any
-      number; the steps show where it comes from.
-    </p>
-  ),
+  text: (p) => say.picture.text(isCross(p.trace)),
   stage: (p) => (
     <>
       <div class="shown">
-        <p><Word>{word(p, p.sel.i)}</Word> looks at{isMultiHead(p.trace) && `, in head ${p.head}`}</p>
+        <p>{say.picture.looksAt(word(p, p.sel.i), isMultiHead(p.trace) ? p.head : null)}</p>
         <Sentence p={p} />
         <Colours p={p} />
         <Origin p={p} />
@@ -83,28 +73,21 @@ export const picture: Step = {
     const entropy = entropyOf(p.trace, p.head)[p.sel.i]!;
     return (
       <>
-        <Heading>Where <Word>{word(p, p.sel.i)}</Word> looks</Heading>
+        <Heading>{say.picture.where(word(p, p.sel.i))}</Heading>
         <Shares p={p} />
-        <p class="quiet">
-          <Term of="entropy" /> {fixed(entropy)} nats: as if over {fixed(Math.exp(entropy))} keys.
-        </p>
+        <p class="quiet">{say.picture.entropy(fixed(entropy), fixed(Math.exp(entropy)))}</p>
         <p class="buttons">
-          <button type="button" onClick={() => saveSvg(drawingOf(p))}>Save as SVG</button>
-          <button type="button" onClick={() => void savePng(drawingOf(p))}>Save as PNG</button>
+          <button type="button" onClick={() => saveSvg(drawingOf(p))}>{say.picture.saveAs("SVG")}</button>
+          <button type="button" onClick={() => void savePng(drawingOf(p))}>{say.picture.saveAs("PNG")}</button>
         </p>
-        <p class="quiet">Weights say where a head reads from. They are not an explanation of what a model does by themselves.</p>
+        <p class="quiet">{say.picture.noExplanation}</p>
       </>
     );
   },
   exercise: (p) =>
     headsOf(p.trace) > 1 && (
-      <Exercise
-        question="All heads read the same words. Why do they look elsewhere?"
-        options={["each has matrices of its own", "each reads other words", "each reads the one before it"]}
-        right={0}
-      >
-        Each has its own w_query, w_key and w_value, so one word is {headsOf(p.trace)} different queries. Go through the heads' tabs: the words
-        stay, the rows change.
+      <Exercise question={say.picture.question} options={say.picture.options} right={0}>
+        {say.picture.answer(headsOf(p.trace))}
       </Exercise>
     ),
 };
@@ -116,7 +99,7 @@ const drawingOf = (p: StepProps): Picture => ({
 // What was kept to compare with: the same map, of before.
 export const Before = ({ p }: { p: StepProps }) => (
   <div class="before">
-    <Show p={p} name="weights" title={`weights before (${difference(p.state.before!, p.trace)})`} trace={p.state.before!} cursor={{ i: p.sel.i, j: p.sel.j }} />
+    <Show p={p} name="weights" title={say.picture.before(difference(p.state.before!, p.trace))} trace={p.state.before!} cursor={{ i: p.sel.i, j: p.sel.j }} />
   </div>
 );
 
@@ -126,9 +109,5 @@ export function EntropyBefore({ p }: { p: StepProps }) {
   const i = Math.min(p.sel.i, trace.labels.length - 1);
   const entropy = entropyOf(trace, head)[i]!;
   const now = entropyOf(p.trace, p.head)[p.sel.i]!;
-  return (
-    <p class="entropy-before">
-      <Term of="entropy" /> of <Word>{trace.labels[i]!}</Word>: {fixed(entropy)} nats before, {fixed(now)} now.
-    </p>
-  );
+  return <p class="entropy-before">{say.picture.entropyBefore(trace.labels[i]!, fixed(entropy), fixed(now))}</p>;
 }

@@ -1,8 +1,10 @@
 import { Fragment } from "preact";
 import { at, fixed, gridOf, inputName, isCross, isMultiHead, projectionColumn, rowOf, secondInputName } from "../grid";
-import { Term } from "../glossary";
+import { Word } from "../term";
 import { Operand, Together } from "../together";
-import { Heading, Products, Show, Word, productShapes } from "./step";
+import { say } from "../words";
+import { sayLesson } from "../words/lesson";
+import { Heading, Products, Show, productShapes } from "./step";
 import type { Step, StepProps } from "./step";
 
 interface Projection {
@@ -30,17 +32,10 @@ const featureIn = (p: StepProps, { result }: Projection): number => Math.min(p.s
 
 export const projections: Step = {
   id: "projections",
-  name: "q, k, v",
-  title: "Embeddings become queries, keys and values",
+  name: sayLesson.projections.name,
+  title: sayLesson.projections.title,
   perHead: true,
-  text: (p) => (
-    <p>
-      Three matrices turn each embedding into a <Term of="query" /> (what it looks for), a <Term of="key" /> (what it offers) and a{" "}
-      <Term of="value" /> (what it hands over). {isCross(p.trace) && "The queries come from the first sequence, the keys and values from the second. "}
-      {p.trace.made.weights === "linear" ? "The matrices are drawn as torch.nn.Linear draws its own, around 0." : "The matrices are drawn between 0 and 1."}
-      {isMultiHead(p.trace) && " Each head has matrices of its own."}
-    </p>
-  ),
+  text: (p) => sayLesson.projections.text({ cross: isCross(p.trace), linear: p.trace.made.weights === "linear", several: isMultiHead(p.trace) }),
   formula: (p) => {
     const { result, matrix, input } = touched(p);
     const [x, y] = [gridOf(p.trace, input), gridOf(p.trace, result, p.head)];
@@ -82,10 +77,8 @@ export const projections: Step = {
     const label = one.axis === "i" ? p.trace.labels[row]! : p.trace.key_labels[row]!;
     return (
       <>
-        <Heading>{one.result}(<Word>{label}</Word>), number {d + 1}: {fixed(total)}</Heading>
-        <p>
-          The embedding of <Word>{label}</Word> times {p.trace.weights_in_out ? "column" : "row"} {d + 1} of {one.matrix}, added up:
-        </p>
+        <Heading>{one.result}(<Word>{label}</Word>), {say.number(d + 1)}: {fixed(total)}</Heading>
+        <p>{sayLesson.projections.times(label, p.trace.weights_in_out, d + 1, one.matrix)}</p>
         <Products
           names={[one.input, one.matrix]} total={total}
           terms={Array.from(x, (a, e) => ({ label: String(e + 1), a, b: w[e]! }))}

@@ -1,8 +1,9 @@
 import { argmax, at, entropyOf, fixed, gridOf, headsOf, isHidden, rowOf } from "../grid";
 import { Exercise } from "../exercise";
-import { Term } from "../glossary";
 import { difference } from "../state";
-import { Heading, Product, Products, Row, Word, key, productShapes, word } from "./step";
+import { Word } from "../term";
+import { say } from "../words";
+import { Heading, Product, Products, Row, key, productShapes, word } from "./step";
 import type { Step, StepProps } from "./step";
 
 const Pair = ({ p, of }: { p: StepProps; of: string }) => (
@@ -25,16 +26,13 @@ function Growth() {
   const line = (values: number[]) => values.map((value, n) => `${x(sizes[n]!)},${y(value)}`).join(" ");
   return (
     <details class="growth">
-      <summary>Why the square root?</summary>
-      <p>
-        Products of independent numbers with the mean 0 cancel in part: from 24 to 384 numbers their sum spreads {(linear[2]! / linear[0]!).toFixed(1)} times as far, and √16 is 4.
-        The documents draw uniform weights, all above 0. Nothing cancels there: the scores spread {(uniform[2]! / uniform[0]!).toFixed(1)} times as far, nearly 16, and √d_k divides too little.
-      </p>
-      <svg viewBox={`0 0 ${width} ${height}`} role="img" aria-label={`Spread of the scores at ${sizes.join(", ")} numbers: mean 0: ${linear.join(", ")}; uniform: ${uniform.join(", ")}`}>
+      <summary>{say.scale.whyRoot}</summary>
+      <p>{say.scale.growth((linear[2]! / linear[0]!).toFixed(1), (uniform[2]! / uniform[0]!).toFixed(1))}</p>
+      <svg viewBox={`0 0 ${width} ${height}`} role="img" aria-label={say.scale.spread(sizes.join(", "), linear.join(", "), uniform.join(", "))}>
         {[1, 10, 100, 1000].map((value) => <g key={value}><line x1={left} x2={width - 96} y1={y(value)} y2={y(value)} class="grid" /><text x={left - 6} y={y(value)} text-anchor="end" dominant-baseline="central">{value}</text></g>)}
         {sizes.map((size) => <text key={size} x={x(size)} y={height - 8} text-anchor="middle">{size}</text>)}
-        <polyline points={line(uniform)} /><text x={width - 90} y={y(uniform[2]!)} dominant-baseline="central">uniform</text>
-        <polyline points={line(linear)} /><text x={width - 90} y={y(linear[2]!)} dominant-baseline="central">mean 0</text>
+        <polyline points={line(uniform)} /><text x={width - 90} y={y(uniform[2]!)} dominant-baseline="central">{say.scale.uniform}</text>
+        <polyline points={line(linear)} /><text x={width - 90} y={y(linear[2]!)} dominant-baseline="central">{say.scale.mean0}</text>
       </svg>
     </details>
   );
@@ -42,15 +40,10 @@ function Growth() {
 
 export const scores: Step = {
   id: "scores",
-  name: "Scores",
-  title: "Queries meet keys: scores",
+  name: say.scores.name,
+  title: say.scores.title,
   perHead: true,
-  text: () => (
-    <p>
-      A <Term of="score" /> is the <Term of="dot product" /> of one query with one key: large where they point the same way. Touch one, and the
-      query and the key that made it light up.
-    </p>
-  ),
+  text: () => say.scores.text,
   formula: (p) => ({
     text: "scores = queries keysᵀ",
     shapes: productShapes(p.trace.labels.length, gridOf(p.trace, "queries", p.head).cols, p.trace.key_labels.length),
@@ -66,9 +59,9 @@ export const scores: Step = {
     return (
       <>
         <Heading><Pair p={p} of="scores" />: {fixed(pair(p, "scores"))}</Heading>
-        <p>The query of <Word>{word(p, p.sel.i)}</Word> times the key of <Word>{key(p, p.sel.j)}</Word>, number by number:</p>
+        <p>{say.scores.times(word(p, p.sel.i), key(p, p.sel.j))}</p>
         <Products
-          names={["query", "key"]} total={pair(p, "scores")} axis="d"
+          names={[say.query, say.key]} total={pair(p, "scores")} axis="d"
           terms={Array.from(q, (a, d) => ({ label: String(d + 1), a, b: k[d]! }))}
           onHover={(cursor) => p.dispatch({ do: "hover", cursor: { i: p.sel.i, j: p.sel.j, ...cursor } })}
         />
@@ -84,11 +77,11 @@ export const scores: Step = {
     const options = [...new Set([best, ...seen])].slice(0, 6).sort((a, b) => a - b);
     return (
       <Exercise
-        question={<>After the softmax, which key gets most of the attention of <Word>{word(p, p.trace.focus)}</Word>?</>}
+        question={say.scores.question(word(p, p.trace.focus))}
         options={options.map((j) => key(p, j))}
         right={options.indexOf(best)}
       >
-        It gets {fixed(row[best]!)}. The softmax keeps the order of a row: its largest visible score is its largest weight.
+        {say.scores.answer(fixed(row[best]!))}
       </Exercise>
     );
   },
@@ -104,22 +97,10 @@ const spread = (values: number[]): number => {
 
 export const scale: Step = {
   id: "scale",
-  name: "Scale",
-  title: "Scores are scaled",
+  name: say.scale.name,
+  title: say.scale.title,
   perHead: true,
-  text: (p) =>
-    p.trace.made.scale === false ? (
-      <p>
-        Scaling is off: the scores go to the <Term of="softmax" /> as they are. The more numbers a query has, the farther apart its scores lie, and the
-        softmax gives nearly all to one key. Switch it on, and watch the <Term of="entropy" />.
-      </p>
-    ) : (
-      <p>
-        The more products, the larger their sum. Where the numbers are independent and 0 in the mean{p.trace.made.weights === "uniform" ? ", which those here are not" : ", as those drawn here are"}, it grows with
-        the square root of their number. Divided by that, scores keep a size at which the <Term of="softmax" /> can share. Switch it off,
-        and watch the <Term of="entropy" />.
-      </p>
-    ),
+  text: (p) => (p.trace.made.scale === false ? say.scale.off : say.scale.on(p.trace.made.weights === "uniform")),
   formula: (p) => {
     const { cols } = gridOf(p.trace, "queries", p.head);
     return {
@@ -139,8 +120,8 @@ export const scale: Step = {
           {fixed(pair(p, "scores"))}{p.trace.made.scale === false ? "" : ` / ${fixed(Math.sqrt(cols))}`} = <output>{fixed(pair(p, "scaled_scores"))}</output>
         </p>
         <p>
-          <Term of="entropy" /> of <Word>{word(p, p.sel.i)}</Word>: {fixed(entropy)} nats, as if over {fixed(Math.exp(entropy))} keys.
-          {before && before.labels[p.sel.i] !== undefined && ` Before (${difference(before, p.trace)}): ${fixed(entropyOf(before, Math.min(p.head, headsOf(before) - 1))[p.sel.i]!)}.`}
+          {say.entropyOf(word(p, p.sel.i), fixed(entropy), fixed(Math.exp(entropy)))}
+          {before && before.labels[p.sel.i] !== undefined && say.scale.before(difference(before, p.trace), fixed(entropyOf(before, Math.min(p.head, headsOf(before) - 1))[p.sel.i]!))}
         </p>
         <Growth />
       </>
@@ -152,13 +133,8 @@ export const scale: Step = {
     const { cols } = gridOf(p.trace, "queries", p.head);
     if (visible.length < 2 || cols < 2) return null;
     return (
-      <Exercise
-        question={<>Without the division by √{cols}, would <Word>{word(p, p.trace.focus)}</Word> share its attention among more words, or fewer?</>}
-        options={["more", "fewer", "as many"]}
-        right={1}
-      >
-        Unscaled, its entropy is {fixed(spread(raw))} nats; divided, {fixed(spread(raw.map((x) => x / Math.sqrt(cols))))}. Larger scores lie farther
-        apart, and exp turns distances into ratios.
+      <Exercise question={say.scale.question(cols, word(p, p.trace.focus))} options={say.scale.options} right={1}>
+        {say.scale.answer(fixed(spread(raw)), fixed(spread(raw.map((x) => x / Math.sqrt(cols)))))}
       </Exercise>
     );
   },
@@ -166,18 +142,12 @@ export const scale: Step = {
 
 export const mask: Step = {
   id: "mask",
-  name: "Mask",
-  title: "Some keys are hidden",
+  name: say.mask.name,
+  title: say.mask.title,
   perHead: true,
   when: (trace) => "logits" in trace.tensors,
-  text: (p) => (
-    <p>
-      {p.trace.causal && <><Term of="causal">Causal</Term>: a word sees itself and the words before it. </>}
-      {typeof p.trace.made.window === "number" && `A window of ${p.trace.made.window}: a word sees at most that many words to ${p.trace.causal ? "its left" : "either side"}. `}
-      The score of a key that a query does not see becomes -inf, and exp(-inf) is 0: the <Term of="softmax" /> gives it nothing.
-    </p>
-  ),
-  formula: (p) => ({ text: "logits = scaled_scores where the query sees the key, else -inf", shapes: pairsShape(p) }),
+  text: (p) => say.mask.text(p.trace.causal, typeof p.trace.made.window === "number" ? p.trace.made.window : null),
+  formula: (p) => ({ text: say.mask.formula, shapes: pairsShape(p) }),
   stage: (p) => <Row p={p} of={[["", "scaled_scores"], ["→", "logits"]]} cursor={{ i: p.sel.i, j: p.sel.j }} />,
   worked: (p) => {
     const hidden = isHidden(p.trace, p.sel.i, p.sel.j);
@@ -185,10 +155,7 @@ export const mask: Step = {
     return (
       <>
         <Heading><Pair p={p} of="logits" />: {fixed(pair(p, "logits"))}</Heading>
-        <p>
-          <Word>{word(p, p.sel.i)}</Word>, place {p.sel.i + 1}, {hidden ? "does not see" : "sees"} <Word>{key(p, p.sel.j)}</Word>, place {p.sel.j + 1}.
-          It sees {seen} of {p.trace.key_labels.length} keys.
-        </p>
+        <p>{say.mask.sees({ query: word(p, p.sel.i), i: p.sel.i + 1, key: key(p, p.sel.j), j: p.sel.j + 1, hidden, seen, keys: p.trace.key_labels.length })}</p>
       </>
     );
   },
@@ -198,11 +165,11 @@ export const mask: Step = {
     const options = [...new Set([seen, seen + 1, Math.max(seen - 1, 0), p.trace.key_labels.length])].sort((a, b) => a - b);
     return (
       <Exercise
-        question={<>How many keys does <Word>{word(p, i)}</Word>, word {i + 1} of {p.trace.labels.length}, see?</>}
+        question={say.mask.question(word(p, i), i + 1, p.trace.labels.length)}
         options={options.map(String)}
         right={options.indexOf(seen)}
       >
-        Its row of the mask has {seen} numbers that are not -inf. A word always sees itself.
+        {say.mask.answer(seen)}
       </Exercise>
     );
   },

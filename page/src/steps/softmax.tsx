@@ -1,9 +1,10 @@
 import { at, entropyOf, fixed, gridOf, isHidden, logitsOf } from "../grid";
-import { Term } from "../glossary";
+import { Word } from "../term";
 import { Operand, Together } from "../together";
+import { say } from "../words";
 import { Before, EntropyBefore } from "./picture";
 import { Colours } from "./colours";
-import { Heading, Show, Signs, Word, key, word } from "./step";
+import { Heading, Show, Signs, key, word } from "./step";
 import type { Step, StepProps } from "./step";
 
 const logitName = (p: StepProps): string => (p.trace.tensors.logits ? "logits" : "scaled_scores");
@@ -24,38 +25,33 @@ function Exponentials({ p }: { p: StepProps }) {
     <>
       <p class="formula">
         e = exp({logitName(p)} {largest < 0 ? "+" : "−"} {fixed(Math.abs(largest))})<br />
-        weight = e / {fixed(sum)}
+        {say.softmax.weightIs(fixed(sum))}
       </p>
       <table class="plain">
-        <thead><tr><th scope="col">key</th><th scope="col">{logitName(p) === "logits" ? "logit" : "scaled score"}</th><th scope="col">e</th><th scope="col">weight</th></tr></thead>
+        <thead><tr><th scope="col">{say.key}</th><th scope="col">{logitName(p) === "logits" ? say.softmax.logit : say.softmax.scaledScore}</th><th scope="col">e</th><th scope="col">{say.weight}</th></tr></thead>
         <tbody>
           {shown.map((j) => (
             <tr key={j} class={j === p.sel.j ? "on" : undefined} onPointerEnter={() => p.dispatch({ do: "hover", cursor: { i: p.sel.i, j } })}>
               <th scope="row"><bdi>{key(p, j)}</bdi></th>
               <td>{isHidden(p.trace, p.sel.i, j) ? "-inf" : fixed(at(logits, p.sel.i, j))}</td>
               <td>{isHidden(p.trace, p.sel.i, j) ? "0" : fixed(power(j))}</td>
-              <td>{isHidden(p.trace, p.sel.i, j) ? "hidden" : fixed(at(weights, p.sel.i, j))}</td>
+              <td>{isHidden(p.trace, p.sel.i, j) ? say.hidden : fixed(at(weights, p.sel.i, j))}</td>
             </tr>
           ))}
-          <tr class="sum"><th scope="row">sum</th><td /><td>{fixed(sum)}</td><td>{fixed(rowSum)}</td></tr>
+          <tr class="sum"><th scope="row">{say.sum}</th><td /><td>{fixed(sum)}</td><td>{fixed(rowSum)}</td></tr>
         </tbody>
       </table>
-      {shown.length < keys.length && <p class="quiet">and {keys.length - shown.length} keys with smaller weights</p>}
+      {shown.length < keys.length && <p class="quiet">{say.moreKeys(keys.length - shown.length)}</p>}
     </>
   );
 }
 
 export const softmax: Step = {
   id: "softmax",
-  name: "Softmax",
-  title: "Softmax turns scores into weights",
+  name: say.softmax.name,
+  title: say.softmax.title,
   perHead: true,
-  text: () => (
-    <p>
-      <Term of="softmax">Softmax</Term>: each row becomes positive numbers that sum to 1. The row's largest is taken off first, which changes
-      nothing but keeps exp from overflowing. The <Term of="entropy" /> says how spread out a row is.
-    </p>
-  ),
+  text: () => say.softmax.text,
   formula: (p) => ({ text: `weights = softmax(${logitName(p)})`, shapes: `[${p.trace.labels.length},${p.trace.key_labels.length}]` }),
   stage: (p) => (
     <>
@@ -78,7 +74,7 @@ export const softmax: Step = {
   legend: (p) => <><Signs /><Colours p={p} /></>,
   worked: (p) => (
     <>
-      <Heading>weights(<Word>{word(p, p.sel.i)}</Word>, <Word>{key(p, p.sel.j)}</Word>): {isHidden(p.trace, p.sel.i, p.sel.j) ? "hidden" : fixed(at(gridOf(p.trace, "weights", p.head), p.sel.i, p.sel.j))}</Heading>
+      <Heading>weights(<Word>{word(p, p.sel.i)}</Word>, <Word>{key(p, p.sel.j)}</Word>): {isHidden(p.trace, p.sel.i, p.sel.j) ? say.hidden : fixed(at(gridOf(p.trace, "weights", p.head), p.sel.i, p.sel.j))}</Heading>
       <Exponentials p={p} />
     </>
   ),
@@ -89,13 +85,13 @@ function Entropies({ p }: { p: StepProps }) {
   const entropy = Array.from(entropyOf(p.trace, p.head)).slice(0, mostRows);
   return (
     <figure class="matrix">
-      <figcaption><b>entropy</b> <span class="shape">nats</span></figcaption>
+      <figcaption><b>{say.entropy}</b> <span class="shape">{say.nats}</span></figcaption>
       <table class="plain entropies">
-        <thead><tr><th scope="col">query</th><th scope="col">entropy</th><th scope="col">as if over</th></tr></thead>
+        <thead><tr><th scope="col">{say.query}</th><th scope="col">{say.entropy}</th><th scope="col">{say.softmax.asIfOver}</th></tr></thead>
         <tbody>
           {entropy.map((nats, i) => (
             <tr key={i} class={i === p.sel.i ? "on" : undefined} onClick={() => p.dispatch({ do: "lock", cursor: { i } })}>
-              <th scope="row"><bdi>{word(p, i)}</bdi></th><td>{fixed(nats)}</td><td>{Math.exp(nats).toFixed(2)} keys</td>
+              <th scope="row"><bdi>{word(p, i)}</bdi></th><td>{fixed(nats)}</td><td>{say.softmax.keys(Math.exp(nats).toFixed(2))}</td>
             </tr>
           ))}
         </tbody>

@@ -6,6 +6,7 @@ import { Matrix, largestOf } from "../matrix";
 import { topOf } from "../state";
 import type { Action, Axis, Cursor, Selection, State } from "../state";
 import { Operand, Together } from "../together";
+import { say } from "../words";
 
 export interface StepProps {
   state: State;
@@ -31,7 +32,6 @@ export interface Step {
 
 export const word = (p: StepProps, i: number): string => p.trace.labels[i]!;
 export const key = (p: StepProps, j: number): string => p.trace.key_labels[j]!;
-export const Word = ({ children }: { children: string }) => <bdi class="word">{children}</bdi>;
 
 const shape = (rows: number, cols: number): string => `[${rows},${cols}]`;
 export const productShapes = (rows: number, inner: number, cols: number): string =>
@@ -99,7 +99,7 @@ export const Row = ({ p, of, cursor }: { p: StepProps; of: [sign: string, name: 
 };
 
 // What the colours of numbers below and above 0 mean.
-export const Signs = () => <p class="key quiet"><i class="negative" /> below 0 <i class="positive" /> above 0</p>;
+export const Signs = () => <p class="key quiet"><i class="negative" /> {say.legend.below} <i class="positive" /> {say.legend.above}</p>;
 
 export interface Term {
   label: string;
@@ -123,7 +123,7 @@ export function Products({ terms, names, total, onHover, axis, most = 64 }: {
   return (
     <div class="products">
       <table onPointerLeave={() => onHover?.({})}>
-        <thead><tr><th scope="col"><span class="sr">number</span></th><th scope="col">{names[0]}</th><th scope="col">{names[1]}</th><th scope="col">product</th><th aria-hidden="true" /></tr></thead>
+        <thead><tr><th scope="col"><span class="sr">{say.products.number}</span></th><th scope="col">{names[0]}</th><th scope="col">{names[1]}</th><th scope="col">{say.products.product}</th><th aria-hidden="true" /></tr></thead>
         <tbody>
           {shown.map(({ label, a, b, product, place }) => (
             <tr key={place} onPointerEnter={axis && (() => onHover?.({ [axis]: place }))}>
@@ -131,10 +131,10 @@ export function Products({ terms, names, total, onHover, axis, most = 64 }: {
               <td class="bar" aria-hidden="true"><i class={product < 0 ? "negative" : undefined} style={{ width: `${(Math.abs(product) / largest) * 100}%` }} /></td>
             </tr>
           ))}
-          {rest.length > 0 && <tr class="rest"><th scope="row" colSpan={3}>{rest.length} smaller ones</th><td>{fixed(rest.reduce((sum, { product }) => sum + product, 0))}</td><td aria-hidden="true" /></tr>}
+          {rest.length > 0 && <tr class="rest"><th scope="row" colSpan={3}>{say.products.smaller(rest.length)}</th><td>{fixed(rest.reduce((sum, { product }) => sum + product, 0))}</td><td aria-hidden="true" /></tr>}
         </tbody>
       </table>
-      <p class="total">sum <output>{fixed(total)}</output></p>
+      <p class="total">{say.sum} <output>{fixed(total)}</output></p>
     </div>
   );
 }
@@ -155,8 +155,8 @@ export function Shares({ p }: { p: StepProps }) {
           <output>{fixed(at(weights, p.sel.i, j))}</output>
         </li>
       ))}
-      {keys.length > 24 && <li class="quiet">and {keys.length - 24} keys with smaller weights</li>}
-      {keys.length < weights.cols && <li class="quiet">{weights.cols - keys.length} of {weights.cols} keys are hidden from it</li>}
+      {keys.length > 24 && <li class="quiet">{say.moreKeys(keys.length - 24)}</li>}
+      {keys.length < weights.cols && <li class="quiet">{say.hiddenKeys(weights.cols - keys.length, weights.cols)}</li>}
     </ul>
   );
 }

@@ -1,7 +1,9 @@
 import { at, fixed, gridOf, isCross } from "../grid";
-import { Term } from "../glossary";
 import { roam, tabOf } from "../roving";
-import { Heading, Row, Show, Word, word } from "./step";
+import { Word } from "../term";
+import { say } from "../words";
+import { sayLesson } from "../words/lesson";
+import { Heading, Row, Show, word } from "./step";
 import type { Step, StepProps } from "./step";
 
 function Ids({ p, tokens, ids, axis }: { p: StepProps; tokens: string[]; ids: number[]; axis: "i" | "j" }) {
@@ -20,25 +22,20 @@ function Ids({ p, tokens, ids, axis }: { p: StepProps; tokens: string[]; ids: nu
 
 export const words: Step = {
   id: "words",
-  name: "Words",
-  title: "Words become ids",
+  name: sayLesson.words.name,
+  title: sayLesson.words.title,
   perHead: false,
-  text: (p) =>
-    p.trace.vocabulary_size > p.trace.tokens.length ? (
-      <p>The document gives each word an id in a vocabulary of {p.trace.vocabulary_size}.</p>
-    ) : (
-      <p>Commas are dropped and the words are split at white space. A word's id is its place among the sorted, distinct words, from 0; capitals come first.</p>
-    ),
+  text: (p) => <p>{p.trace.vocabulary_size > p.trace.tokens.length ? sayLesson.words.given(p.trace.vocabulary_size) : sayLesson.words.made}</p>,
   stage: (p) => (
     <>
       <Ids p={p} tokens={p.trace.tokens} ids={p.trace.ids} axis="i" />
       {p.trace.ids_2.length > 0 && (
         <>
-          <p>The second sentence has a vocabulary of its own.</p>
+          <p>{sayLesson.words.second}</p>
           <Ids p={p} tokens={p.trace.tokens_2} ids={p.trace.ids_2} axis="j" />
         </>
       )}
-      {isCross(p.trace) && p.trace.ids_2.length === 0 && <p>The second sequence is numbers, without words: x1 to x{p.trace.key_labels.length}.</p>}
+      {isCross(p.trace) && p.trace.ids_2.length === 0 && <p>{sayLesson.words.numbers(p.trace.key_labels.length)}</p>}
     </>
   ),
   legend: () => null,
@@ -48,10 +45,10 @@ export const words: Step = {
     const sorted = p.trace.tokens.filter((_, place) => p.trace.ids.indexOf(p.trace.ids[place]!) === place).map((token) => ({ token, id: p.trace.ids[p.trace.tokens.indexOf(token)]! }));
     return (
       <>
-        <Heading><Word>{word(p, p.sel.i)}</Word> has the id {id}</Heading>
-        {same > 1 && <p>It stands there {same} times, each time with the same id: nothing tells the places apart, unless positions are added.</p>}
+        <Heading>{sayLesson.words.hasId(word(p, p.sel.i), id)}</Heading>
+        {same > 1 && <p>{sayLesson.words.same(same)}</p>}
         <table class="plain vocabulary">
-          <thead><tr><th scope="col">id</th><th scope="col">word</th></tr></thead>
+          <thead><tr><th scope="col">{sayLesson.words.id}</th><th scope="col">{sayLesson.words.word}</th></tr></thead>
           <tbody>
             {sorted.sort((a, b) => a.id - b.id).map(({ token, id: its }) => (
               <tr key={its} class={its === id ? "on" : undefined}><td>{its}</td><th scope="row"><bdi>{token}</bdi></th></tr>
@@ -65,18 +62,10 @@ export const words: Step = {
 
 export const embeddings: Step = {
   id: "embeddings",
-  name: "Embeddings",
-  title: "Ids become embeddings",
+  name: sayLesson.embeddings.name,
+  title: sayLesson.embeddings.title,
   perHead: false,
-  text: (p) =>
-    p.trace.vocabulary_size === 0 ? (
-      <p>The document gives the <Term of="embedding">embeddings</Term>: one row of numbers for each word.</p>
-    ) : (
-      <p>
-        Each id picks one row of a table of random numbers from N(0, 1), seed {p.trace.made.seed}: the word's <Term of="embedding" />. Training would learn
-        the table, so that words that mean alike have rows alike.
-      </p>
-    ),
+  text: (p) => (p.trace.vocabulary_size === 0 ? sayLesson.embeddings.given : sayLesson.embeddings.drawn(String(p.trace.made.seed))),
   formula: (p) => {
     const { rows, cols } = gridOf(p.trace, "embeddings");
     return { text: p.trace.vocabulary_size === 0 ? "embeddings" : "embeddings = embedding_table[ids]", shapes: `[${rows},${cols}]` };
@@ -95,9 +84,9 @@ export const embeddings: Step = {
     const id = second ? p.trace.ids_2[place] : p.trace.ids[place];
     return (
       <>
-        <Heading>{second ? "embeddings_2" : "embeddings"}(<Word>{label}</Word>), number {p.sel.e + 1}: {fixed(at(grid, place, p.sel.e))}</Heading>
+        <Heading>{second ? "embeddings_2" : "embeddings"}(<Word>{label}</Word>), {say.number(p.sel.e + 1)}: {fixed(at(grid, place, p.sel.e))}</Heading>
         {id !== undefined && p.trace.vocabulary_size > 0 && (
-          <p><Word>{label}</Word> has the id {id}: its embedding is row {id} of the table, counted from 0. Its {grid.cols} numbers are all that is known of the word from here on.</p>
+          <p>{sayLesson.embeddings.row(label, id, grid.cols)}</p>
         )}
       </>
     );
@@ -106,16 +95,11 @@ export const embeddings: Step = {
 
 export const positions: Step = {
   id: "positions",
-  name: "Places",
-  title: "Places are added to the embeddings",
+  name: sayLesson.positions.name,
+  title: sayLesson.positions.title,
   perHead: false,
   when: (trace) => "positions" in trace.tensors,
-  text: () => (
-    <p>
-      Attention does not know in which order words stand. So each place has a row of its own, sines and cosines of ever longer waves (Vaswani
-      et al. 2017, section 3.5), and it is added. The place t of the first word is 0.
-    </p>
-  ),
+  text: () => sayLesson.positions.text,
   formula: (p) => {
     const { rows, cols } = gridOf(p.trace, "inputs");
     return { text: "inputs = embeddings + positions", shapes: `[${rows},${cols}]` };
@@ -132,12 +116,9 @@ export const positions: Step = {
     const wave = 2 * Math.floor(e / 2);
     return (
       <>
-        <Heading>inputs(<Word>{word(p, i)}</Word>), number {e + 1}</Heading>
+        <Heading>inputs(<Word>{word(p, i)}</Word>), {say.number(e + 1)}</Heading>
         <p class="formula">{fixed(value("embeddings"))} + {fixed(value("positions"))} = <output>{fixed(value("inputs"))}</output></p>
-        <p>
-          Its place is {i}, and this wave's is {e % 2 === 0 ? "sin" : "cos"}({i} / 10000<sup>{wave}/{gridOf(p.trace, "inputs").cols}</sup>) ={" "}
-          {fixed(value("positions"))}.
-        </p>
+        <p>{sayLesson.positions.wave(i, e % 2 === 0 ? "sin" : "cos", `${wave}/${gridOf(p.trace, "inputs").cols}`, fixed(value("positions")))}</p>
       </>
     );
   },
