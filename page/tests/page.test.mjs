@@ -812,7 +812,7 @@ const walked = async (page) => {
   return found;
 };
 // What is the same in every language: names of tensors and of programs, formulas, the sentence's nouns.
-const names = /\b(attend|MiniLM|embedding_table|ids|softmax|Softmax|logits?|exp|sin|cos|inf|nn|torch|Linear|d_k|d_v|w_\w+|scaled_scores|scores|queries|keys|values|context|concat_heads|output|inputs(_2)?|embeddings(_2)?|positions|weights|values|embedding|animal|street|query|id|lift|seed|it|nat|Vaswani|et al|Kobayashi)\b/g;
+const names = /\b(attend|attention|norm|MLP|BERT|MiniLM|embedding_table|ids|softmax|Softmax|logits?|exp|sin|cos|inf|nn|torch|Linear|d_k|d_v|w_\w+|scaled_scores|scores|queries|keys|values|context|concat_heads|output|inputs(_2)?|embeddings(_2)?|positions|weights|values|embedding|animal|street|query|id|lift|seed|it|nat|Vaswani|et al|Kobayashi)\b/g;
 const isSaid = (text) => /[A-Za-z]{2}/.test(text.replace(names, ""));
 const spokenOf = [
   { args: ["--preset", "my-name-multihead"] },
@@ -895,3 +895,68 @@ for (const language of ["it", "zh"])
       }
       await page.context().close();
     });
+
+test("why exp: the ratio of two weights of the row is exp of their scores' difference", async () => {
+  const page = await opened(["the cat sat on the mat", "--causal"], { hash: "#step=softmax" });
+  const { weights, logits } = traceOf("the cat sat on the mat", "--causal").tensors;
+  const why = page.locator(".why-exp");
+  const numbers = async () => (await why.locator("output").allTextContents()).map(Number);
+  for (const [query, key] of [[3, 0], [5, 2], [5, 5]]) {
+    await page.locator(".matrix[data-name=weights] tbody tr").nth(query).locator(`td[data-col='${key}']`).click();
+    const first = logits[query].indexOf(Math.max(...logits[query].filter((logit) => logit !== null)));
+    const falling = logits[query].filter((logit) => logit !== null).sort((a, b) => b - a);
+    const second = key === first ? logits[query].indexOf(falling[1]) : key;
+    const [power, ratio] = await numbers();
+    assert.ok(Math.abs(power / Math.exp(logits[query][first] - logits[query][second]) - 1) < 1e-3, `${query}, ${key}`);
+    assert.ok(Math.abs(ratio / (weights[query][first] / weights[query][second]) - 1) < 1e-3, `${query}, ${key}`);
+    assert.equal(power, ratio);
+  }
+  await page.locator(".matrix[data-name=weights] tbody tr").first().locator("td[data-col='0']").click();
+  assert.match(await why.textContent(), /the₁ sees one key, which gets all/);
+  await page.context().close();
+  const apart = await opened(["the cat sat", "--weights", "uniform", "--no-scale", "--d-k", "256"], { hash: "#step=softmax" }); // a weight that no f32 holds
+  assert.match(await apart.locator(".why-exp").textContent(), /too small for an f32/);
+  await apart.context().close();
+});
+
+test("why several heads: what two give in one row, of the trace's own numbers", async () => {
+  const args = ["the cat sat on the mat", "--heads", "3", "--weights", "uniform"];
+  const page = await opened(args);
+  const { weights } = traceOf(...args).tensors;
+  const wordsOf = ["the₁", "cat", "sat", "on", "the₅", "mat"];
+  const said = () => page.locator(".several p").nth(1).textContent();
+  let apart = 0;
+  for (const [query, word] of wordsOf.entries()) {
+    await page.locator(".sentence button").nth(query).click();
+    const looks = weights.map((head) => ({ weight: Math.max(...head[query]), key: head[query].indexOf(Math.max(...head[query])) }));
+    const found = (await said()).match(/Here head (\d) gives ([\d.]+) of (\S+) to (\S+)\. Head (\d) gives ([\d.]+) of it to (\S+)\. Together this is ([\d.]+)\.( One row could not)?/);
+    if (new Set(looks.map(({ key }) => key)).size === 1) {
+      assert.match(await said(), /all heads here give most to/);
+      continue;
+    }
+    const [, first, much, of, key, second, more, other, sum, over] = found;
+    assert.deepEqual([of, wordsOf.indexOf(key), wordsOf.indexOf(other)], [word, looks[first].key, looks[second].key]);
+    assert.notEqual(key, other);
+    assert.deepEqual([much, more, sum], [looks[first].weight, looks[second].weight, looks[first].weight + looks[second].weight].map((number) => number.toFixed(4)));
+    assert.equal(over !== undefined, Number(sum) > 1);
+    ++apart;
+  }
+  assert.ok(apart >= 3, String(apart));
+  await page.getByLabel("heads", { exact: true }).fill("1");
+  assert.match(await said(), /Here there is one head/);
+  await page.context().close();
+});
+
+test("what cross-attention is for stands where it is, and a Transformer's block after the last step", async () => {
+  const page = await opened(["the cat sat", "--cross", "le chat dort"]);
+  assert.match(await page.locator(".step .words").textContent(), /A translator reads/);
+  await page.getByRole("switch", { name: "second sentence" }).uncheck();
+  assert.doesNotMatch(await page.locator(".step .words").textContent(), /A translator reads/);
+  await goTo(page, "Context");
+  assert.equal(await page.locator("svg.block").count(), 1);
+  await page.getByLabel("heads", { exact: true }).fill("2");
+  assert.equal(await page.locator("svg.block").count(), 0);
+  await goTo(page, "Output");
+  assert.equal(await page.locator("svg.block").count(), 1);
+  await page.context().close();
+});

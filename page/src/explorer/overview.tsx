@@ -95,7 +95,7 @@ export function Overview({ store, state }: { store: Store; state: State }) {
             ))
           : <div role="row" class="layer">{heads.map((head) => <Cell key={head.name} store={store} state={state} head={head} title={order === "layer" ? head.name : `${head.name} ${scoreOf(head, order)!.toFixed(2)}`} dark={dark} />)}</div>}
       </div>
-      <Glossary of={["head", "query", "key", "weight", "norm", "sink", "besides", "previous", "duplicate", "induction", "local", "broad", "entropy", "lift"]} />
+      <Glossary of={["head", "query", "key", "weight", "norm", "residual stream", "MLP", "sink", "besides", "previous", "duplicate", "induction", "local", "broad", "entropy", "lift"]} />
     </section>
   );
 }

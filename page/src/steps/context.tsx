@@ -2,8 +2,10 @@ import { at, fixed, gridOf, headsOf, isHidden, projectionColumn, rowOf } from ".
 import { Word } from "../term";
 import { say } from "../words";
 import { Colours } from "./colours";
+import { Block } from "./block";
 import { Heading, Product, Products, Show, Signs, key, productShapes, word } from "./step";
 import type { Step } from "./step";
+import { Several } from "./several";
 
 export const context: Step = {
   id: "context",
@@ -32,6 +34,7 @@ export const context: Step = {
         <Heading>context(<Word>{word(p, p.sel.i)}</Word>), {say.number(d + 1)}: {fixed(total)}</Heading>
         <p>{say.context.share(d + 1, word(p, p.sel.i))}</p>
         <Products names={[say.weight, say.value]} total={total} terms={seen.map((j) => ({ label: key(p, j), a: weights[j]!, b: at(values, j, d) }))} />
+        {!p.trace.tensors.output && <Block />}
       </>
     );
   },
@@ -61,6 +64,7 @@ export const heads: Step = {
             {say.heads.goTo(head)}
           </button>
         </p>
+        <Several p={p} />
       </>
     );
   },
@@ -88,6 +92,7 @@ export const output: Step = {
           names={[say.output.joined, "w_output"]} total={total}
           terms={Array.from(rowOf(gridOf(p.trace, "concat_heads"), p.sel.i), (a, c) => ({ label: String(c + 1), a, b: w[c]! }))}
         />
+        <Block />
       </>
     );
   },

@@ -8,6 +8,7 @@ import { difference, firstStep, topOf } from "../state";
 import { Operand, Together } from "../together";
 import { savePng, saveSvg } from "../picture";
 import { Colours } from "./colours";
+import { Several } from "./several";
 import { Heading, Shares, Show, word } from "./step";
 import type { Step, StepProps } from "./step";
 
@@ -52,7 +53,7 @@ export const picture: Step = {
   name: say.picture.name,
   title: say.picture.title,
   perHead: true,
-  text: (p) => say.picture.text(isCross(p.trace)),
+  text: (p) => <>{say.picture.text(isCross(p.trace))}{isCross(p.trace) && say.picture.cross}</>,
   stage: (p) => (
     <>
       <div class="shown">
@@ -81,6 +82,7 @@ export const picture: Step = {
           <button type="button" onClick={() => void savePng(drawingOf(p))}>{say.picture.saveAs("PNG")}</button>
         </p>
         <p class="quiet">{say.picture.noExplanation}</p>
+        <Several p={p} />
       </>
     );
   },

@@ -46,6 +46,29 @@ function Exponentials({ p }: { p: StepProps }) {
   );
 }
 
+const leastNormal = 2 ** -126; // smaller f32 have fewer digits
+// Four digits of what may be very large.
+const figures = (value: number): string => (value < 1e4 ? value.toPrecision(4) : value.toExponential(3));
+
+// The selected key beside the row's largest, or where it is the largest, that beside the next.
+function WhyExp({ p }: { p: StepProps }) {
+  const says = say.softmax.why;
+  const logit = (j: number): number => at(logitsOf(p.trace, p.head), p.sel.i, j);
+  const weight = (j: number): number => at(gridOf(p.trace, "weights", p.head), p.sel.i, j);
+  const falling = p.trace.key_labels.map((_, j) => j).filter((j) => !isHidden(p.trace, p.sel.i, j)).sort((a, b) => logit(b) - logit(a));
+  const first = falling[0]!;
+  const second = p.sel.j !== first && falling.includes(p.sel.j) ? p.sel.j : falling[1];
+  if (second === undefined) return <p>{says.lone(word(p, p.sel.i))}</p>;
+  const difference = logit(first) - logit(second);
+  const [by, power] = [fixed(difference), figures(Math.exp(difference))];
+  return (
+    <>
+      <p>{says.example(word(p, p.sel.i), [key(p, first), fixed(logit(first))], [key(p, second), fixed(logit(second))], by)}</p>
+      <p>{weight(second) >= leastNormal ? says.ratio(by, power, figures(weight(first)), figures(weight(second)), figures(weight(first) / weight(second))) : says.vanished(by, power)}</p>
+    </>
+  );
+}
+
 export const softmax: Step = {
   id: "softmax",
   name: say.softmax.name,
@@ -76,6 +99,11 @@ export const softmax: Step = {
     <>
       <Heading>weights(<Word>{word(p, p.sel.i)}</Word>, <Word>{key(p, p.sel.j)}</Word>): {isHidden(p.trace, p.sel.i, p.sel.j) ? say.hidden : fixed(at(gridOf(p.trace, "weights", p.head), p.sel.i, p.sel.j))}</Heading>
       <Exponentials p={p} />
+      <details class="growth why-exp">
+        <summary>{say.softmax.why.title}</summary>
+        <WhyExp p={p} />
+        <p>{say.softmax.why.rule}</p>
+      </details>
     </>
   ),
 };

@@ -27,6 +27,9 @@ const glossary = {
   broad: { name: "broad", meaning: "A head that spreads its weights over many keys; a focused one gives nearly all to a few." },
   lift: { name: "lift", meaning: "What a token receives, beside what it would if every row were spread evenly over what it sees: above 1 it is looked at more often." },
   norm: { name: "norm", meaning: "A weight times the size of what the key carries, beside what a row of the head takes in the mean (Kobayashi et al. 2020)." },
+  "residual stream": { name: "residual stream", meaning: "A word's row on its way through a Transformer: each attention and each MLP adds to it, and nothing is replaced." },
+  MLP: { name: "MLP", meaning: "Matrices with a bend between them, which each word's row goes through by itself: it looks at no other word." },
+  "layer norm": { name: "norm of a row", meaning: "A row brought to a usual size before it is read: LayerNorm or RMSNorm. It is not the norm of a weight." },
   causal: { name: "causal", meaning: "A word sees itself and the words before it, as in a model that writes from left to right." },
   "cross-attention": { name: "cross-attention", meaning: "The queries come from one sentence, the keys and values from another: how a translator reads what it translates." },
 };
@@ -116,6 +119,24 @@ export const en = {
       </>
     ),
     before: (difference: string) => `weights before (${difference})`,
+    cross: (
+      <p>
+        A translator reads “le chat est assis” and writes “the cat sat”. Its queries are the words that it has written; its keys and values are the words that
+        it has read. So each word that it writes can look at all that it reads: this is what <Term of="cross-attention" /> is for.
+      </p>
+    ),
+    several: {
+      title: "Why several heads?",
+      rule: "A row of weights sums to 1. So one head can't give 0.9 to one word and 0.9 to another. Two heads can: each has a row of its own.",
+      one: "Here there is one head. A second one could give as much again, to another word. MiniLM, the model of the opening, has 12 in each of its 6 layers.",
+      alike: (word: string, key: string) => <>In the row of <Word>{word}</Word> all heads here give most to <Word>{key}</Word>. Another row may tell them apart.</>,
+      apart: (word: string, [first, key, weight]: [number, string, string], [second, other, more]: [number, string, string], sum: string) => (
+        <>
+          Here head {first} gives {weight} of <Word>{word}</Word> to <Word>{key}</Word>. Head {second} gives {more} of it to <Word>{other}</Word>. Together this is {sum}.
+        </>
+      ),
+      over: "One row could not: that is more than 1.",
+    },
     entropyBefore: (word: string, before: string, now: string) => <><Term of="entropy" /> of <Word>{word}</Word>: {before} nats before, {now} now.</>,
   },
 
@@ -197,6 +218,22 @@ export const en = {
         nothing but keeps exp from overflowing. The <Term of="entropy" /> says how spread out a row is.
       </p>
     ),
+    why: {
+      title: "Why exp?",
+      example: (word: string, [key, logit]: [string, string], [other, less]: [string, string], difference: string) => (
+        <>
+          In the row of <Word>{word}</Word>, <Word>{key}</Word> has {logit} and <Word>{other}</Word> has {less}. The difference is {difference}.
+        </>
+      ),
+      ratio: (difference: string, power: string, weight: string, other: string, ratio: string) => (
+        <>
+          exp({difference}) = <output>{power}</output>. The weights are {weight} and {other}. Their ratio is <output>{ratio}</output>: the same.
+        </>
+      ),
+      vanished: (difference: string, power: string) => <>exp({difference}) = <output>{power}</output>. The second weight is that many times smaller: too small for an f32.</>,
+      lone: (word: string) => <><Word>{word}</Word> sees one key, which gets all.</>,
+      rule: "exp makes every number positive. It keeps their order. It turns a difference of scores into a ratio of weights: a key whose score is higher by 1 gets 2.718 times the weight of the other, whatever the other keys have. Both are divided by the same sum.",
+    },
     weightIs: (sum: string) => `weight = e / ${sum}`,
     logit: "logit",
     scaledScore: "scaled score",
@@ -212,6 +249,19 @@ export const en = {
         hands on.
       </p>
     ),
+    block: {
+      title: "Where this stands in a Transformer",
+      first: (
+        <>
+          Example: in a block of GPT-2 or Llama a word's row x is read by attention first, then by an <Term of="MLP" />. What each gives is added to x. This row that all
+          add to is the <Term of="residual stream" />. Each reads it after a <Term of="layer norm">norm</Term>.
+        </>
+      ),
+      second: "The original Transformer (Vaswani et al. 2017) and BERT, of whose kind MiniLM is, take the norm after each sum: norm(x + attention(x)). Such blocks stand on each other: 12 in the small GPT-2. These steps show the attention alone.",
+      norm: "norm",
+      attention: "attention",
+      drawing: "x goes on, and is read twice: norm, attention, plus x; then norm, MLP, plus x",
+    },
     share: (place: number, word: string) => <>Number {place} of each value, in the share that <Word>{word}</Word> gives to its word:</>,
   },
   heads: {

@@ -27,6 +27,9 @@ const glossary: Words["glossary"] = {
   broad: { name: "diffusa (broad)", meaning: "Una testa che distribuisce i pesi su molte chiavi; una concentrata (focused) ne dà quasi tutto a poche." },
   lift: { name: "lift", meaning: "Quanto riceve un token, rispetto a quanto riceverebbe se ogni riga fosse distribuita in parti uguali su ciò che vede: sopra 1 viene guardato più spesso." },
   norm: { name: "norma (norm)", meaning: "Un peso per la grandezza di ciò che porta la chiave, rispetto a quanto prende in media una riga della testa (Kobayashi et al. 2020)." },
+  "residual stream": { name: "flusso residuo (residual stream)", meaning: "La riga di una parola lungo un Transformer: ogni attenzione e ogni MLP vi aggiunge qualcosa, e nulla viene sostituito." },
+  MLP: { name: "MLP", meaning: "Matrici con una piega in mezzo, attraverso cui ogni riga passa da sola: non guarda nessun'altra parola." },
+  "layer norm": { name: "normalizzazione di una riga (norm)", meaning: "Una riga riportata a una grandezza consueta prima di essere letta: LayerNorm o RMSNorm. Non è la norma di un peso." },
   causal: { name: "causale (causal)", meaning: "Una parola vede sé stessa e le parole che la precedono, come in un modello che scrive da sinistra a destra." },
   "cross-attention": { name: "attenzione incrociata (cross-attention)", meaning: "Le query vengono da una frase, le chiavi e i valori da un'altra: così un traduttore legge ciò che traduce." },
 };
@@ -113,6 +116,24 @@ export const it: Words = {
         restano, le righe cambiano.
       </>
     ),
+    cross: (
+      <p>
+        Un traduttore legge «le chat est assis» e scrive «the cat sat». Le sue query sono le parole che ha scritto; le sue chiavi e i suoi valori sono le parole
+        che ha letto. Così ogni parola che scrive può guardare tutto ciò che legge: a questo serve l'<Term of="cross-attention">attenzione incrociata</Term>.
+      </p>
+    ),
+    several: {
+      title: "Perché più teste?",
+      rule: "Una riga di pesi somma a 1. Quindi una testa sola non può dare 0.9 a una parola e 0.9 a un'altra. Due teste sì: ognuna ha una riga sua.",
+      one: "Qui c'è una testa sola. Una seconda potrebbe dare altrettanto a un'altra parola. MiniLM, il modello dell'apertura, ne ha 12 in ognuno dei suoi 6 strati.",
+      alike: (word, key) => <>Nella riga di <Word>{word}</Word> tutte le teste danno di più a <Word>{key}</Word>. Un'altra riga può distinguerle.</>,
+      apart: (word, [first, key, weight], [second, other, more], sum) => (
+        <>
+          Qui la testa {first} dà {weight} di <Word>{word}</Word> a <Word>{key}</Word>. La testa {second} ne dà {more} a <Word>{other}</Word>. Insieme fa {sum}.
+        </>
+      ),
+      over: "Una riga sola non potrebbe: è più di 1.",
+    },
     before: (difference) => `pesi di prima (${difference})`,
     entropyBefore: (word, before, now) => <><Term of="entropy">Entropia</Term> di <Word>{word}</Word>: {before} nat prima, {now} adesso.</>,
   },
@@ -189,6 +210,22 @@ export const it: Words = {
         nulla, ma evita che exp trabocchi. L'<Term of="entropy">entropia</Term> dice quanto è distribuita una riga.
       </p>
     ),
+    why: {
+      title: "Perché exp?",
+      example: (word, [key, logit], [other, less], difference) => (
+        <>
+          Nella riga di <Word>{word}</Word>, <Word>{key}</Word> ha {logit} e <Word>{other}</Word> ha {less}. La differenza è {difference}.
+        </>
+      ),
+      ratio: (difference, power, weight, other, ratio) => (
+        <>
+          exp({difference}) = <output>{power}</output>. I pesi sono {weight} e {other}. Il loro rapporto è <output>{ratio}</output>: lo stesso.
+        </>
+      ),
+      vanished: (difference, power) => <>exp({difference}) = <output>{power}</output>. Il secondo peso è altrettante volte più piccolo: troppo poco per un f32.</>,
+      lone: (word) => <><Word>{word}</Word> vede una chiave sola, che riceve tutto.</>,
+      rule: "exp rende positivo ogni numero. Ne conserva l'ordine. Trasforma una differenza di punteggi in un rapporto di pesi: una chiave con un punteggio più alto di 1 riceve 2.718 volte il peso dell'altra, qualunque cosa abbiano le altre chiavi. Entrambi si dividono per la stessa somma.",
+    },
     weightIs: (sum) => `peso = e / ${sum}`,
     logit: "logit",
     scaledScore: "punteggio scalato",
@@ -204,6 +241,19 @@ export const it: Words = {
         la sua quota. È ciò che l'attenzione consegna.
       </p>
     ),
+    block: {
+      title: "Dove si trova in un Transformer",
+      first: (
+        <>
+          Esempio: in un blocco di GPT-2 o di Llama la riga x di una parola è letta prima dall'attenzione, poi da un <Term of="MLP" />. Ciò che danno si somma a x. Questa riga, a
+          cui tutti sommano, è il <Term of="residual stream">flusso residuo</Term>. Ciascuno la legge dopo una <Term of="layer norm">normalizzazione</Term>.
+        </>
+      ),
+      second: "Il Transformer originale (Vaswani et al. 2017) e BERT, al cui tipo appartiene MiniLM, normalizzano dopo ogni somma: norm(x + attention(x)). Questi blocchi stanno uno sull'altro: 12 nel GPT-2 piccolo. Questi passi mostrano solo l'attenzione.",
+      norm: "norm",
+      attention: "attenzione",
+      drawing: "x prosegue, e viene letta due volte: norm, attenzione, più x; poi norm, MLP, più x",
+    },
     share: (place, word) => <>Il numero {place} di ogni valore, nella quota che <Word>{word}</Word> dà alla sua parola:</>,
   },
   heads: {

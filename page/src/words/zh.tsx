@@ -27,6 +27,9 @@ const glossary: Words["glossary"] = {
   broad: { name: "分散（broad）", meaning: "把权重分散到许多键上的头；集中（focused）的头则几乎全给少数几个键。" },
   lift: { name: "提升度（lift）", meaning: "一个词元实际得到的，与每一行都平均分配时它会得到的之比：大于 1 表示它更常被看到。" },
   norm: { name: "范数（norm）", meaning: "权重乘以键所携带内容的大小，再与该头一行平均取走的量相比（Kobayashi 等，2020）。" },
+  "residual stream": { name: "残差流（residual stream）", meaning: "一个词的那一行在 Transformer 中一路向前：每个注意力和每个 MLP 都往上加，什么也不会被替换。" },
+  MLP: { name: "MLP（多层感知机）", meaning: "几个矩阵，中间有非线性变换；每个词的行各自通过它，不看别的词。" },
+  "layer norm": { name: "归一化（norm）", meaning: "一行在被读取之前先调到惯常的大小：LayerNorm 或 RMSNorm。它与权重的范数是两回事。" },
   causal: { name: "因果（causal）", meaning: "一个词只看自己和它前面的词，就像从左到右写作的模型那样。" },
   "cross-attention": { name: "交叉注意力（cross-attention）", meaning: "查询来自一个句子，键和值来自另一个句子：翻译模型就是这样读它要翻译的内容。" },
 };
@@ -107,6 +110,21 @@ export const zh: Words = {
     question: "所有的头读的都是同样的词。为什么它们看的地方不同？",
     options: ["每个头有自己的矩阵", "每个头读不同的词", "每个头读前一个头的结果"],
     answer: (heads) => <>每个头都有自己的 w_query、w_key 和 w_value，所以一个词就是 {heads} 个不同的查询。逐个点开各个头：词不变，各行在变。</>,
+    cross: (
+      <p>翻译模型读“le chat est assis”，写“the cat sat”。它的查询是已经写出的词；它的键和值是读到的词。所以写每个词时都能看到读到的全部内容：这就是<Term of="cross-attention">交叉注意力</Term>的用处。</p>
+    ),
+    several: {
+      title: "为什么要有多个头？",
+      rule: "一行权重之和为 1。所以一个头不能给一个词 0.9，又给另一个词 0.9。两个头就可以：每个头有自己的一行。",
+      one: "这里只有一个头。第二个头可以把同样多的注意力给另一个词。开头提到的 MiniLM 有 6 层，每层 12 个头。",
+      alike: (word, key) => <>在 <Word>{word}</Word> 这一行，这里所有的头都给 <Word>{key}</Word> 最多。换一行也许能看出区别。</>,
+      apart: (word, [first, key, weight], [second, other, more], sum) => (
+        <>
+          在 <Word>{word}</Word> 这一行，头 {first} 给 <Word>{key}</Word> {weight}，头 {second} 给 <Word>{other}</Word> {more}。合起来是 {sum}。
+        </>
+      ),
+      over: "只有一行是做不到的：这超过了 1。",
+    },
     before: (difference) => `先前的权重（${difference}）`,
     entropyBefore: (word, before, now) => <><Word>{word}</Word> 的<Term of="entropy">熵</Term>：先前 {before} 奈特，现在 {now}。</>,
   },
@@ -178,6 +196,22 @@ export const zh: Words = {
         <Term of="softmax">Softmax</Term>：每一行变成和为 1 的正数。先减去这一行的最大值，这不改变结果，但可以防止 exp 溢出。<Term of="entropy">熵</Term>说明一行有多分散。
       </p>
     ),
+    why: {
+      title: "为什么用 exp？",
+      example: (word, [key, logit], [other, less], difference) => (
+        <>
+          在 <Word>{word}</Word> 这一行，<Word>{key}</Word> 是 {logit}，<Word>{other}</Word> 是 {less}。相差 {difference}。
+        </>
+      ),
+      ratio: (difference, power, weight, other, ratio) => (
+        <>
+          exp({difference}) = <output>{power}</output>。两个权重是 {weight} 和 {other}，它们的比是 <output>{ratio}</output>：正好相同。
+        </>
+      ),
+      vanished: (difference, power) => <>exp({difference}) = <output>{power}</output>。第二个权重就小这么多倍：小到 f32 已无法表示。</>,
+      lone: (word) => <><Word>{word}</Word> 只看得到一个键，全部都给它。</>,
+      rule: "exp 把每个数变成正数，并保持大小顺序。它把分数的差变成权重的比：一个键的分数高出 1，得到的权重就是另一个键的 2.718 倍，与其他的键无关，因为两者除以同一个和。",
+    },
     weightIs: (sum) => `权重 = e / ${sum}`,
     logit: "logit",
     scaledScore: "缩放后的分数",
@@ -192,6 +226,18 @@ export const zh: Words = {
         每个词的<Term of="context vector">上下文向量</Term>是它看得到的<Term of="value">值</Term>的平均，各按自己的份额。这就是注意力交出的结果。
       </p>
     ),
+    block: {
+      title: "它在 Transformer 中的位置",
+      first: (
+        <>
+          例如：在 GPT-2 或 Llama 的一个块里，一个词的行 x 先由注意力读取，再由 <Term of="MLP">MLP</Term> 读取。两者的结果都加到 x 上。大家都往上加的这一行就是<Term of="residual stream">残差流</Term>。每次读取之前都先做<Term of="layer norm">归一化</Term>。
+        </>
+      ),
+      second: "最初的 Transformer（Vaswani 等，2017）和 BERT（MiniLM 属于这一类）在每次相加之后才做归一化：norm(x + attention(x))。这样的块一层层叠起来：小号的 GPT-2 有 12 块。这里的步骤只展示注意力。",
+      norm: "norm",
+      attention: "注意力",
+      drawing: "x 一直向前，被读取两次：归一化、注意力、加上 x；再归一化、MLP、加上 x",
+    },
     share: (place, word) => <>每个值的第 {place} 个数，按 <Word>{word}</Word> 分给该词的份额相加：</>,
   },
   heads: {
