@@ -8,7 +8,7 @@ import { toClipboard } from "./copy";
 import type { Engine, Request, Trace } from "./engine";
 import { at, gridOf, headsOf, isHidden, isMultiHead } from "./grid";
 import type { Language } from "./language";
-import { addressIn, language, languages } from "./language";
+import { addressIn, addressInFull, isEmbedded, language, languages } from "./language";
 import { roam, tabOf } from "./roving";
 import type { Action, State } from "./state";
 import { firstState, fromHash, hashOf, reducer, selectionOf, topOf } from "./state";
@@ -198,21 +198,21 @@ export function App({ engine, embedded }: { engine: Engine; embedded: string }) 
   const p: StepProps = { state, trace, head: state.head, sel: selectionOf(state), dispatch };
   useKeys(steps, step, dispatch);
   // A link leads to what it shows; whoever opens the file itself begins at the beginning.
-  const [why, setWhy] = useState(() => /^#?$/.test(location.hash));
+  const [why, setWhy] = useState(() => !isEmbedded && /^#?$/.test(location.hash));
   const hash = useHash(state, engine.defaults, dispatch);
   const first = useRef(hash); // while nothing has changed, another language begins at the beginning, too
   const printing = usePrinting();
   useEffect(() => { document.title = sayLesson.page.title(String(trace.made.text)); }, [trace]);
   const { presets } = engine;
   return (
-    <div class="page">
+    <div class={isEmbedded ? "page embed" : "page"}>
       <a class="skip" href="#step" onClick={skipTo}>{sayLesson.page.skip}</a>
-      <header class="top">
+      {!isEmbedded && <header class="top">
         <h1>attend <span>{sayLesson.page.subtitle}</span></h1>
         <Languages hash={why && hash === first.current ? "" : hash} />
         {!why && <button type="button" class="quiet" onClick={() => setWhy(true)}>{sayLesson.page.why}</button>}
         <button type="button" class="quiet" onClick={() => void toClipboard(location.href.replace(/#.*$/, "") + hash)}>{sayLesson.page.copyLink}</button>
-      </header>
+      </header>}
       {why && <Why onClose={() => setWhy(false)} />}
       <Controls state={state} presets={presets} dispatch={dispatch} />
       {trace.preset && <p class="lesson"><b>{sayLesson.page.document(presets.find(({ name }) => name === trace.preset)!.document)}</b> {(sayLesson.lessons as Record<string, string>)[trace.preset]}</p>}
@@ -227,9 +227,9 @@ export function App({ engine, embedded }: { engine: Engine; embedded: string }) 
           </aside>
         </div>
       ))}
-      <footer>
-        <p>{sayLesson.page.footer}</p>
-      </footer>
+      {isEmbedded
+        ? <p class="in-full"><a href={addressInFull(hash)} target="_blank" rel="noopener">{sayLesson.page.inFull}</a></p>
+        : <footer><p>{sayLesson.page.footer}</p></footer>}
     </div>
   );
 }

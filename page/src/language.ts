@@ -1,17 +1,21 @@
-// The language of a page's words: ?lang=it in its address, English without. Numbers, formulas and names of tensors stay.
+// What a page's address asks for: the language of its words, ?lang=it, English without; and ?embed=1, without the frame around.
+// Numbers, formulas and names of tensors are the same in all languages.
 export const languages = { en: "English", it: "Italiano", zh: "中文" } as const;
 export type Language = keyof typeof languages;
 
-const asked = new URLSearchParams(location.search).get("lang");
-export const language: Language = asked !== null && asked in languages ? (asked as Language) : "en";
+const asked = new URLSearchParams(location.search);
+const lang = asked.get("lang") ?? "";
+export const language: Language = Object.hasOwn(languages, lang) ? (lang as Language) : "en";
 
-// The same page in another language, at the same place.
-export const addressIn = (other: Language, hash: string): string => {
-  const fields = new URLSearchParams(location.search);
-  if (other === "en") fields.delete("lang");
-  else fields.set("lang", other);
+// For an iframe on a page of a course.
+export const isEmbedded = asked.get("embed") === "1";
+
+// The same page with one of these asked for otherwise, at the same place.
+const addressWith = (name: string, value: string | null, hash: string): string => {
+  const fields = new URLSearchParams(asked);
+  if (value === null) fields.delete(name);
+  else fields.set(name, value);
   return `${location.pathname}${fields.size > 0 ? `?${fields}` : ""}${hash}`;
 };
-
-// Without the frame around: for an iframe on a page of a course.
-export const embedded = new URLSearchParams(location.search).get("embed") === "1";
+export const addressIn = (other: Language, hash: string): string => addressWith("lang", other === "en" ? null : other, hash);
+export const addressInFull = (hash: string): string => addressWith("embed", null, hash);

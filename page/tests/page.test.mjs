@@ -1,10 +1,10 @@
 // The page in a browser: its numbers are the library's, every step and switch works, for everyone, and nothing leaves it.
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import test, { after, before } from "node:test";
-import { fileURLToPath } from "node:url";
-import { close_browser, command, drawn, framed, goTo, matrices, open_browser, opened, problemsOf, stepNames, traceOf, until } from "./browser.mjs";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { close_browser, command, drawn, framed, goTo, matrices, open_browser, opened, problemsOf, scratch, stepNames, traceOf, until } from "./browser.mjs";
 
 const require = createRequire(import.meta.url);
 const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
@@ -958,5 +958,25 @@ test("what cross-attention is for stands where it is, and a Transformer's block 
   assert.equal(await page.locator("svg.block").count(), 0);
   await goTo(page, "Output");
   assert.equal(await page.locator("svg.block").count(), 1);
+  await page.context().close();
+});
+
+test("embedded: what computes stands alone, in an iframe, with a link to all of it", async () => {
+  const page = await opened(["the cat sat"], { search: "?embed=1&lang=it", viewport: { width: 640, height: 480 } });
+  assert.deepEqual(await page.evaluate(() => ["header.top", ".why", "footer"].map((part) => document.querySelectorAll(part).length)), [0, 0, 0]);
+  assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 640);
+  await page.getByLabel("teste", { exact: true }).fill("2");
+  await goTo(page, "Punteggi");
+  matches((await matrices(page))[0], traceOf("the cat sat", "--heads", "2").tensors.scores[0]);
+  const [full] = await Promise.all([page.context().waitForEvent("page"), page.locator(".in-full a").click()]);
+  await full.waitForSelector(".rail");
+  assert.equal(new URL(full.url()).search, "?lang=it");
+  assert.equal(await full.locator(".rail [aria-current]").textContent(), "5 Punteggi");
+  assert.equal(await full.locator("header.top, footer").count(), 2);
+  writeFileSync(scratch("course.html"), `<iframe src="${page.url()}"></iframe>`);
+  await full.goto(pathToFileURL(scratch("course.html")).href);
+  const frame = full.frameLocator("iframe");
+  assert.equal(await frame.locator(".rail [aria-current]").textContent(), "5 Punteggi");
+  assert.deepEqual(await problemsOf(page), []);
   await page.context().close();
 });

@@ -1,6 +1,7 @@
 // The explorer: a text, what the model makes of it, all heads, and one of them.
 import { useEffect, useReducer, useRef, useState } from "preact/hooks";
 import { toClipboard } from "../copy";
+import { addressInFull, isEmbedded } from "../language";
 import { openDropped, openPicked } from "./files";
 import { useHash } from "./hash";
 import { HeadView } from "./head";
@@ -112,16 +113,16 @@ export function Explorer({ store }: { store: Store }) {
   const { status, error, pass, info } = state;
   return (
     <div
-      class={`page explorer ${dropping ? "dropping" : ""}`} onDragOver={(event) => { event.preventDefault(); setDropping(true); }} onDragLeave={() => setDropping(false)}
+      class={`page explorer ${isEmbedded ? "embed" : ""} ${dropping ? "dropping" : ""}`} onDragOver={(event) => { event.preventDefault(); setDropping(true); }} onDragLeave={() => setDropping(false)}
       onDrop={(event) => { event.preventDefault(); setDropping(false); if (event.dataTransfer) void openDropped(store, event.dataTransfer); }}
     >
       <a class="skip" href="#heads" onClick={(event) => { event.preventDefault(); document.getElementById("heads")?.focus(); }}>Skip to the heads</a>
-      <header class="top">
+      {!isEmbedded && <header class="top">
         <h1>attend <span><bdi>{state.name}</bdi></span></h1>
         <span class="status" role="status">{status === "opening" && state.progress > 0 ? `opening, ${Math.round(state.progress * 100)} %` : saying[status]}</span>
         <Open store={store} />
         <button type="button" class="quiet" onClick={() => void toClipboard(location.href.replace(/#.*$/, "") + hash)}>Copy link</button>
-      </header>
+      </header>}
       <section aria-label="The model and its text">
         <Facts state={state} />
         <Text store={store} state={state} />
@@ -141,9 +142,9 @@ export function Explorer({ store }: { store: Store }) {
         </main>
       )}
       {!pass && status === "ready" && <p class="empty">Nothing is open yet: drop a model's file here, or choose one above.</p>}
-      <footer>
+      {isEmbedded ? <p class="in-full"><a href={addressInFull(hash)} target="_blank" rel="noopener">open it in full</a></p> : <footer>
         <p>Attention by itself is no explanation: a head that looks at a word need not use it (<cite>Jain and Wallace 2019; Wiegreffe and Pinter 2019</cite>). Taking a head out, and asking why, show what it does. {pass && <>Now: query <bdi>{shownToken(pass.tokens[state.locked.query] ?? "")}</bdi>.</>} Hover to look, click to keep, Esc to let go.</p>
-      </footer>
+      </footer>}
     </div>
   );
 }

@@ -302,6 +302,7 @@ export const enLesson = {
     next: "Next step",
     fold: "Fold",
     workedOut: "Worked out",
+    inFull: "open it in full",
     footer: "Space and arrows: next and previous step. A number: hover to look, click to keep, Esc to let go. Every number is computed here, by attend's own code; nothing leaves this page.",
     cannotRun: (error: string) => `This browser can't run the page that computes (${error}); what follows is the same, without switches.`,
   },
