@@ -106,7 +106,8 @@ function useHash(state: State, defaults: Request, dispatch: (action: Action) => 
   useEffect(() => {
     const onHashChange = () => {
       const { request, place } = fromHash(location.hash);
-      if (Object.keys(request).length > 0) dispatch({ do: "ask", request });
+      if (place.opening) dispatch({ do: "opening" });
+      else if (Object.keys(request).length > 0) dispatch({ do: "ask", request });
       if (place.step) dispatch({ do: "step", step: place.step });
       if (place.head !== undefined) dispatch({ do: "head", head: place.head });
       dispatch({ do: "lock", cursor: { i: place.i, j: place.j } });
@@ -213,7 +214,7 @@ export function App({ engine, embedded }: { engine: Engine; embedded: string }) 
         {!why && <button type="button" class="quiet" onClick={() => setWhy(true)}>{sayLesson.page.why}</button>}
         <button type="button" class="quiet" onClick={() => void toClipboard(location.href.replace(/#.*$/, "") + hash)}>{sayLesson.page.copyLink}</button>
       </header>}
-      {why && <Why onClose={() => setWhy(false)} />}
+      {why && <Why onClose={() => setWhy(false)} onSteps={() => { setWhy(false); dispatch({ do: "opening" }); }} />}
       <Controls state={state} presets={presets} dispatch={dispatch} />
       {trace.preset && <p class="lesson"><b>{sayLesson.page.document(presets.find(({ name }) => name === trace.preset)!.document)}</b> {(sayLesson.lessons as Record<string, string>)[trace.preset]}</p>}
       <Rail steps={steps} now={step} dispatch={dispatch} />
@@ -223,7 +224,7 @@ export function App({ engine, embedded }: { engine: Engine; embedded: string }) 
           <aside aria-label={sayLesson.page.workedOut} tabIndex={0}>
             <Worked step={each} p={p} printing={printing} />
             {/* Another trace, head or step is another question. */}
-            <div key={JSON.stringify([each.id, state.head, trace.preset, trace.made])}>{each.exercise?.(p)}</div>
+            <div key={JSON.stringify([each.id, state.head, trace.preset, trace.model, trace.made])}>{each.exercise?.(p)}</div>
           </aside>
         </div>
       ))}

@@ -67,6 +67,12 @@ function Sentences({ state, dispatch }: Omit<Props, "presets">) {
         <textarea class={text.length > 120 ? "text long" : "text"} rows={1} dir="auto" spellcheck={false} autocomplete="off" value={text} onInput={(event) => ask({ text: event.currentTarget.value })} />
       </label>
       <Spaceless text={text} onChange={(spacedText) => ask({ text: spacedText })} />
+      {state.trace.model !== undefined && (
+        <p class="own-numbers">
+          {sayLesson.controls.model}{" "}
+          {state.back && <button type="button" class="quiet" onClick={() => dispatch({ do: "ask", request: state.back! })}>{sayLesson.controls.back}</button>}
+        </p>
+      )}
       {second !== null && second !== undefined && (
         <label class="second">
           <span>{sayLesson.controls.second}</span>
@@ -79,6 +85,8 @@ function Sentences({ state, dispatch }: Omit<Props, "presets">) {
   );
 }
 
+const opening = "MiniLM"; // the model of that trace
+
 export function Controls({ state, presets, dispatch }: Props) {
   const { trace } = state;
   const made = { ...trace.made, ...state.request } as Required<Request>;
@@ -90,7 +98,8 @@ export function Controls({ state, presets, dispatch }: Props) {
       <div class="switches">
         <label class="preset">
           <span class="sr">{sayLesson.controls.example}</span>
-          <select value={trace.preset ?? ""} onChange={(event) => dispatch({ do: "ask", request: { preset: event.currentTarget.value } })}>
+          <select value={trace.preset ?? trace.model ?? ""} onChange={(event) => dispatch(event.currentTarget.value === opening ? { do: "opening" } : { do: "ask", request: { preset: event.currentTarget.value } })}>
+            <option value={opening}>{sayLesson.controls.opening}</option>
             <option value="" disabled>{sayLesson.controls.own}</option>
             {presets.map(({ name, document, summary }) => <option value={name} key={name}>{sayLesson.controls.preset(name, summary, document)}</option>)}
           </select>
@@ -129,6 +138,7 @@ export function Controls({ state, presets, dispatch }: Props) {
 // Keeps what is there, so that the next change is seen beside it.
 function Compare({ state, dispatch }: Omit<Props, "presets">) {
   const kept = state.before;
+  if (state.trace.model !== undefined) return null; // the switches lead to other numbers altogether
   return (
     <button
       type="button" aria-pressed={kept !== null} title={sayLesson.controls.keep}

@@ -24,6 +24,7 @@ type Made = Required<Omit<Request, "preset">>;
 
 export interface Trace {
   preset: string | null;
+  model?: string; // whose head it is; without: nothing was trained
   title: string;
   made: Made;
   tokens: string[];

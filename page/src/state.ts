@@ -3,7 +3,8 @@ import type { Scale } from "./colour";
 import type { Engine, Request, Trace } from "./engine";
 import { parseRequest } from "./engine";
 import { EngineError } from "./error";
-import { argmax, headsOf, logitsOf, rowOf } from "./grid";
+import { argmax, gridOf, headsOf, logitsOf, rowOf } from "./grid";
+import { openingTrace } from "./opening";
 import { say } from "./words";
 
 // The places that a matrix' rows and columns stand for: queries i, keys j, numbers d of a query, key or value, numbers e
@@ -26,10 +27,12 @@ export interface State {
   scale: Scale; // of the weights' colours
   range?: Range; // and how far these go; without: to 1, and it is not to be chosen
   before: Trace | null; // what was kept to compare with
+  back?: Request; // what the opening's head was shown instead of
 }
 
 export type Action =
   | { do: "ask"; request: Request }
+  | { do: "opening" } // its head, with the model's own numbers
   | { do: "step"; step: string }
   | { do: "head"; head: number }
   | { do: "hover"; cursor: Cursor }
@@ -66,14 +69,17 @@ const within = (trace: Trace, { on, ...places }: Cursor): Cursor => {
   const sizes: Record<Axis, number> = {
     i: trace.labels.length,
     j: trace.key_labels.length,
-    d: Math.max(trace.made.d_k!, trace.made.d_v!),
-    e: trace.made.embedding_size!,
+    d: Math.max(gridOf(trace, "queries").cols, gridOf(trace, "values").cols),
+    e: trace.tensors.embeddings?.shape.at(-1) ?? 0,
     c: trace.tensors.concat_heads?.shape.at(-1) ?? 0,
   };
   const kept = Object.entries(places).filter(([axis, place]) => place !== undefined && place < sizes[axis as Axis]);
   return { ...Object.fromEntries(kept), ...(on === undefined ? {} : { on }) };
 };
 const headWithin = (trace: Trace, head: number): number => Math.min(head, headsOf(trace) - 1);
+
+const opened = (engine: Engine, back: Request | undefined): Pick<State, "trace" | "request" | "error" | "before" | "back"> =>
+  ({ trace: openingTrace(engine.defaults), request: {}, error: null, before: null, back });
 
 export const reducer =
   (engine: Engine) =>
@@ -93,6 +99,8 @@ export const reducer =
           hovered: {},
         };
       }
+      case "opening":
+        return { ...state, ...opened(engine, state.trace.model === undefined ? state.request : state.back), head: 0, locked: {}, hovered: {}, step: firstStep };
       case "step":
         return { ...state, step: action.step, hovered: {} };
       case "head":
@@ -154,6 +162,7 @@ export const changed = (state: State, change: Request): Request => {
 };
 
 interface Place {
+  opening?: boolean;
   step?: string;
   head?: number;
   i?: number;
@@ -162,9 +171,10 @@ interface Place {
 
 // The URL's hash: names and values, as in the query of a URL. Words count from 1 there, heads from 0. Defaults, and the first
 // step, are left out.
-export const hashOf = ({ request, step, head, locked }: State, defaults: Request): string => {
+export const hashOf = ({ request, trace, step, head, locked }: State, defaults: Request): string => {
   const fields = new URLSearchParams();
-  for (const [name, value] of Object.entries(request))
+  if (trace.model !== undefined) fields.set("model", trace.model);
+  else for (const [name, value] of Object.entries(request))
     if (value !== undefined && value !== defaults[name as keyof Request]) fields.set(name, String(value));
   if (step !== firstStep) fields.set("step", step);
   if (head > 0) fields.set("head", String(head));
@@ -189,7 +199,7 @@ export const fromHash = (hash: string): { request: Request; place: Place } => {
     return /^\d+$/.test(digits) && Number(digits) >= first ? Number(digits) - first : undefined;
   };
   const step = fields.get("step") ?? undefined;
-  return { request: request.preset ? { preset: request.preset } : request, place: { step, head: place("head", 0), i: place("query", 1), j: place("key", 1) } };
+  return { request: request.preset ? { preset: request.preset } : request, place: { opening: fields.has("model"), step, head: place("head", 0), i: place("query", 1), j: place("key", 1) } };
 };
 
 // What the page opens with: the hash of a link, else what the file was made for. A request that can't be answered shows
@@ -199,13 +209,14 @@ export const firstState = (engine: Engine, embedded: string, hash: string): Stat
   const linked = fromHash(hash);
   const isLinked = Object.keys(linked.request).length > 0;
   const request = isLinked ? linked.request : made;
-  const answered = answer(engine, request);
+  const answered = linked.place.opening ? opened(engine, made) : answer(engine, request);
   const trace = "trace" in answered ? answered.trace : engine.explain({ preset: "life" });
   const place: Place = { head, i: focus, ...Object.fromEntries(Object.entries(linked.place).filter(([, value]) => value !== undefined)) };
   return {
     request: "trace" in answered && !isLinked ? requestOf(trace) : request,
+    error: null,
+    ...answered,
     trace,
-    error: "error" in answered ? answered.error : null,
     step: place.step ?? firstStep,
     head: headWithin(trace, place.head ?? 0),
     locked: within(trace, { i: place.i, j: place.j }),

@@ -49,7 +49,7 @@ function Look({ text, meant, weights }: (typeof looks)[number]) {
   );
 }
 
-export function Why({ onClose }: { onClose: () => void }) {
+export function Why({ onClose, onSteps }: { onClose: () => void; onSteps: () => void }) {
   const [shown, ...others] = looks;
   return (
     <section class="why" aria-labelledby="why">
@@ -64,7 +64,7 @@ export function Why({ onClose }: { onClose: () => void }) {
       <p>{sayLesson.why.counted(counted)}</p>
       <p>
         {sayLesson.why.from}{" "}
-        <button type="button" onClick={onClose}>{sayLesson.why.toSteps}</button>
+        <button type="button" onClick={onSteps}>{sayLesson.why.toSteps}</button>
       </p>
     </section>
   );

@@ -27,7 +27,7 @@ const traceOf = ({ tensors, scale: factor }: Made, queries: string[], keys: stri
   const size = tensors.queries!.shape[1]!;
   const hidden = tensors.logits !== undefined;
   return {
-    preset: null, title: "", tokens: queries, ids: [], tokens_2: [], ids_2: [], labels: named(queries), key_labels: named(keys), vocabulary_size: 0, focus, causal: hidden, weights_in_out: false, tensors,
+    preset: null, model: "", title: "", tokens: queries, ids: [], tokens_2: [], ids_2: [], labels: named(queries), key_labels: named(keys), vocabulary_size: 0, focus, causal: hidden, weights_in_out: false, tensors,
     made: { text: "", second_text: null, seed: "0", embedding_size: size, d_k: size, d_v: tensors.values?.shape[1] ?? size, heads: 0, weights: "linear", causal: hidden, positions: false, scale: factor !== 1, window: null },
   };
 };

@@ -41,10 +41,10 @@ function Sentence({ p }: { p: StepProps }) {
   );
 }
 
-// Where the numbers come from: nothing of a lesson is trained.
+// Where the numbers come from: but for the opening's head nothing of a lesson is trained.
 const Origin = ({ p }: { p: StepProps }) => (
   <p class="origin">
-    {!p.trace.preset ? say.picture.random : p.trace.vocabulary_size === 0 ? say.picture.given : say.picture.drawn}
+    {p.trace.model !== undefined ? say.picture.trained : !p.trace.preset ? say.picture.random : p.trace.vocabulary_size === 0 ? say.picture.given : say.picture.drawn}
   </p>
 );
 

@@ -32,6 +32,7 @@ const featureIn = (p: StepProps, { result }: Projection): number => Math.min(p.s
 
 export const projections: Step = {
   id: "projections",
+  when: (trace) => "w_query" in trace.tensors,
   name: sayLesson.projections.name,
   title: sayLesson.projections.title,
   perHead: true,

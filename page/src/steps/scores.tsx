@@ -100,7 +100,7 @@ export const scale: Step = {
   name: say.scale.name,
   title: say.scale.title,
   perHead: true,
-  text: (p) => (p.trace.made.scale === false ? say.scale.off : say.scale.on(p.trace.made.weights === "uniform")),
+  text: (p) => (p.trace.made.scale === false ? say.scale.off : say.scale.on(p.trace.model !== undefined ? "trained" : p.trace.made.weights)),
   formula: (p) => {
     const { cols } = gridOf(p.trace, "queries", p.head);
     return {

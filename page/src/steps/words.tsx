@@ -22,6 +22,7 @@ function Ids({ p, tokens, ids, axis }: { p: StepProps; tokens: string[]; ids: nu
 
 export const words: Step = {
   id: "words",
+  when: (trace) => "embeddings" in trace.tensors,
   name: sayLesson.words.name,
   title: sayLesson.words.title,
   perHead: false,
@@ -62,6 +63,7 @@ export const words: Step = {
 
 export const embeddings: Step = {
   id: "embeddings",
+  when: (trace) => "embeddings" in trace.tensors,
   name: sayLesson.embeddings.name,
   title: sayLesson.embeddings.title,
   perHead: false,

@@ -103,6 +103,12 @@ export const en = {
     ),
     looksAt: (word: string, head: number | null) => <><Word>{word}</Word> looks at{head !== null && `, in head ${head}`}</>,
     words: "Words",
+    trained: (
+      <>
+        These weights are those of a trained model: head 3.1 of MiniLM. Any sentence is shown so by the explorer's Step by step:{" "}
+        <code>attend model minilm "…" --live -o minilm.html</code>
+      </>
+    ),
     random: "These weights are made of random numbers: nothing was trained. They show how attention is computed, not what a model has learned.",
     given: "These weights are made of the document's own numbers: its embeddings are written down there, its matrices drawn at random. Nothing was trained.",
     drawn: "These weights are made of the document's own numbers, which it draws at random: nothing was trained.",
@@ -162,11 +168,11 @@ export const en = {
         softmax gives nearly all to one key. Switch it on, and watch the <Term of="entropy" />.
       </p>
     ),
-    on: (uniform: boolean) => (
+    on: (kind: "linear" | "uniform" | "trained") => (
       <p>
-        The more products, the larger their sum. Where the numbers are independent and 0 in the mean{uniform ? ", which those here are not" : ", as those drawn here are"}, it grows with
-        the square root of their number. Divided by that, scores keep a size at which the <Term of="softmax" /> can share. Switch it off,
-        and watch the <Term of="entropy" />.
+        The more products, the larger their sum. Where the numbers are independent and 0 in the mean{{ linear: ", as those drawn here are", uniform: ", which those here are not", trained: ", which those of a trained head need not be" }[kind]}, it grows with
+        the square root of their number. Divided by that, scores keep a size at which the <Term of="softmax" /> can share.{kind !== "trained" && <> Switch it off,
+        and watch the <Term of="entropy" />.</>}
       </p>
     ),
     before: (difference: string, nats: string) => ` Before (${difference}): ${nats}.`,
@@ -337,7 +343,7 @@ export const enLesson = {
         sentences and taking the head out must show.
       </>
     ),
-    from: "Where do such shares come from? The steps show it for any sentence that you type, number by number.",
+    from: "Where do such shares come from? The steps show it number by number: first with this head's own numbers, then for any sentence that you type, with random ones.",
     toSteps: "To the steps",
   },
   controls: {
@@ -346,6 +352,9 @@ export const enLesson = {
     second: "keys and values from",
     example: "An example of the documents",
     own: "your sentence",
+    model: "These are head 3.1's own numbers, of the trained model MiniLM; a sentence of yours is computed with random weights.",
+    back: "Back to the page's sentence",
+    opening: "MiniLM, head 3.1: the sentence of the opening",
     preset: (name: string, summary: string, document: string) => `${name}: ${summary} (document ${document})`,
     all: "all",
     more: "more",

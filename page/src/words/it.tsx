@@ -101,6 +101,12 @@ export const it: Words = {
     ),
     looksAt: (word, head) => <><Word>{word}</Word> guarda{head !== null && `, nella testa ${head}`}</>,
     words: "Le parole",
+    trained: (
+      <>
+        Questi pesi sono di un modello addestrato: la testa 3.1 di MiniLM. Qualsiasi frase si vede così nell'esploratore, sotto «Step by step»:{" "}
+        <code>attend model minilm "…" --live -o minilm.html</code>
+      </>
+    ),
     random: "Questi pesi sono fatti di numeri casuali: nulla è stato addestrato. Mostrano come si calcola l'attenzione, non che cosa ha imparato un modello.",
     given: "Questi pesi sono fatti dei numeri del documento: gli embedding vi sono scritti, le matrici estratte a caso. Nulla è stato addestrato.",
     drawn: "Questi pesi sono fatti dei numeri del documento, che li estrae a caso: nulla è stato addestrato.",
@@ -160,11 +166,11 @@ export const it: Words = {
         softmax dà quasi tutto a una chiave sola. Accendila, e osserva l'<Term of="entropy">entropia</Term>.
       </p>
     ),
-    on: (uniform) => (
+    on: (kind) => (
       <p>
-        Più sono i prodotti, più grande è la somma. Se i numeri sono indipendenti e in media 0{uniform ? ", e questi non lo sono" : ", come quelli estratti qui"}, cresce
+        Più sono i prodotti, più grande è la somma. Se i numeri sono indipendenti e in media 0{{ linear: ", come quelli estratti qui", uniform: ", e questi non lo sono", trained: ", e quelli di una testa addestrata possono non esserlo" }[kind]}, cresce
         con la radice quadrata del loro numero. Divisi per quella, i punteggi restano di una grandezza con cui la <Term of="softmax" /> può
-        distribuire. Spegni la scala, e osserva l'<Term of="entropy">entropia</Term>.
+        distribuire.{kind !== "trained" && <> Spegni la scala, e osserva l'<Term of="entropy">entropia</Term>.</>}
       </p>
     ),
     before: (difference, nats) => ` Prima (${difference}): ${nats}.`,
@@ -328,7 +334,7 @@ export const itLesson: Lesson = {
         consegue lo devono mostrare altre frasi, e togliere la testa.
       </>
     ),
-    from: "Da dove vengono queste quote? I passi lo mostrano per qualsiasi frase tu scriva, numero per numero.",
+    from: "Da dove vengono queste quote? I passi lo mostrano numero per numero: prima con i numeri di questa testa, poi per qualsiasi frase tu scriva, con numeri casuali.",
     toSteps: "Ai passi",
   },
   controls: {
@@ -337,6 +343,9 @@ export const itLesson: Lesson = {
     second: "chiavi e valori da",
     example: "Un esempio dai documenti",
     own: "la tua frase",
+    model: "Questi sono i numeri della testa 3.1 stessa, del modello addestrato MiniLM; una frase tua si calcola con pesi casuali.",
+    back: "Torna alla frase della pagina",
+    opening: "MiniLM, testa 3.1: la frase dell'apertura",
     preset: (name, summary, document) => `${name}: ${summaries[name] ?? summary} (documento ${document})`,
     all: "tutte",
     more: "altro",

@@ -100,6 +100,12 @@ export const zh: Words = {
     ),
     looksAt: (word, head) => <>{head !== null && `在头 ${head} 里，`}<Word>{word}</Word> 看向</>,
     words: "各个词",
+    trained: (
+      <>
+        这些权重来自训练好的模型：MiniLM 的 3.1 号头。任何句子都可以在探索页的 “Step by step” 中这样查看：{" "}
+        <code>attend model minilm "…" --live -o minilm.html</code>
+      </>
+    ),
     random: "这些权重由随机数得来：没有经过任何训练。它们说明注意力怎样计算，而不是模型学到了什么。",
     given: "这些权重由文档自己的数得来：嵌入是文档里写明的，矩阵是随机抽取的。没有经过任何训练。",
     drawn: "这些权重由文档自己的数得来，都是随机抽取的：没有经过任何训练。",
@@ -149,10 +155,10 @@ export const zh: Words = {
         缩放已关闭：分数原样送进 <Term of="softmax" />。查询的数越多，分数相差越大，softmax 就几乎全给一个键。把缩放打开，看看<Term of="entropy">熵</Term>怎样变化。
       </p>
     ),
-    on: (uniform) => (
+    on: (kind) => (
       <p>
-        乘积越多，和越大。如果这些数相互独立、均值为 0{uniform ? "（这里并非如此）" : "（这里抽取的正是这样）"}，和就随个数的平方根增长。除以这个平方根，分数的大小就保持在
-        <Term of="softmax" /> 能够分配的范围内。把缩放关掉，看看<Term of="entropy">熵</Term>怎样变化。
+        乘积越多，和越大。如果这些数相互独立、均值为 0{{ linear: "（这里抽取的正是这样）", uniform: "（这里并非如此）", trained: "（训练好的头未必如此）" }[kind]}，和就随个数的平方根增长。除以这个平方根，分数的大小就保持在
+        <Term of="softmax" /> 能够分配的范围内。{kind !== "trained" && <>把缩放关掉，看看<Term of="entropy">熵</Term>怎样变化。</>}
       </p>
     ),
     before: (difference, nats) => `先前（${difference}）：${nats}。`,
@@ -301,7 +307,7 @@ export const zhLesson: Lesson = {
         {" "}{guessed} 个。而且去掉 3.1 号头，MiniLM 为第一个句子算出的向量几乎不变：与原来的余弦相似度是 {cosine}。一个头的权重只说明它看向哪里。这有什么作用，要靠别的句子和去掉这个头才能看出来。
       </>
     ),
-    from: "这些份额从哪里来？后面的步骤会用你输入的任何句子，把每个数一一算给你看。",
+    from: "这些份额从哪里来？后面的步骤会把每个数一一算给你看：先用这个头自己的数，然后用你输入的任何句子和随机数。",
     toSteps: "去看步骤",
   },
   controls: {
@@ -310,6 +316,9 @@ export const zhLesson: Lesson = {
     second: "键和值来自",
     example: "文档中的例子",
     own: "你的句子",
+    model: "这些是训练好的模型 MiniLM 的 3.1 号头自己的数；你输入的句子则用随机权重计算。",
+    back: "回到本页的句子",
+    opening: "MiniLM，3.1 号头：开头的句子",
     preset: (name, summary, document) => `${name}：${summaries[name] ?? summary}（文档 ${document}）`,
     all: "全部",
     more: "更多",
