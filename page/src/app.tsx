@@ -230,7 +230,7 @@ export function App({ engine, embedded }: { engine: Engine; embedded: string }) 
       ))}
       {isEmbedded
         ? <p class="in-full"><a href={addressInFull(hash)} target="_blank" rel="noopener">{sayLesson.page.inFull}</a></p>
-        : <footer><p>{sayLesson.page.footer}</p></footer>}
+        : <footer><p>{sayLesson.page.footer(trace.model !== undefined)}</p></footer>}
     </div>
   );
 }

@@ -211,7 +211,8 @@ export const firstState = (engine: Engine, embedded: string, hash: string): Stat
   const request = isLinked ? linked.request : made;
   const answered = linked.place.opening ? opened(engine, made) : answer(engine, request);
   const trace = "trace" in answered ? answered.trace : engine.explain({ preset: "life" });
-  const place: Place = { head, i: focus, ...Object.fromEntries(Object.entries(linked.place).filter(([, value]) => value !== undefined)) };
+  const asked: Place = linked.place.opening ? {} : { head, i: focus };
+  const place: Place = { ...asked, ...Object.fromEntries(Object.entries(linked.place).filter(([, value]) => value !== undefined)) };
   return {
     request: "trace" in answered && !isLinked ? requestOf(trace) : request,
     error: null,

@@ -235,14 +235,15 @@ for (const width of [390, 820, 1024, 1280, 1600, 2560])
     await page.context().close();
   });
 
-for (const [colorScheme, width] of [["light", 1280], ["dark", 1280], ["light", 390], ["dark", 390]])
-  test(`axe finds nothing in any step, ${colorScheme}, ${width} pixels`, async () => {
-    const page = await opened(everyStep, { colorScheme, viewport: { width, height: 900 } });
+for (const [colorScheme, width, asks = {}] of [["light", 1280], ["dark", 1280], ["light", 390], ["dark", 390], ["light", 1280, { search: "?lang=zh", hash: "#model=MiniLM" }]])
+  test(`axe finds nothing in any step, ${colorScheme}, ${width} pixels${Object.values(asks).join("")}`, async () => {
+    const page = await opened(everyStep, { colorScheme, viewport: { width, height: 900 }, ...asks });
     await page.evaluate(axe);
     for (const name of await stepNames(page)) {
       await goTo(page, name);
       const folded = page.locator(".fold[aria-expanded=false]"); // the sheet of a narrow screen
       if (await folded.isVisible()) await folded.click();
+      await page.locator("details").evaluateAll((all) => all.forEach((each) => { each.open = true; }));
       const closed = page.locator(".term[aria-expanded=false]");
       while (await closed.count()) await closed.first().click();
       const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
@@ -550,6 +551,9 @@ test("the opening's steps are on its head's own numbers, and a sentence that is 
   assert.equal(await page.locator(".products output").textContent(), seen.scores[9][2].toFixed(4));
   const { hash } = new URL(page.url());
   assert.equal(hash, "#model=MiniLM&step=scores&query=10&key=3");
+  const beginning = await opened(["the cat sat"], { hash: "#model=MiniLM" });
+  assert.equal(await beginning.locator(".worked h3").textContent(), "Where it looks");
+  await beginning.context().close();
   const linked = await opened(["the cat sat"], { hash });
   assert.equal(await linked.locator(".worked h3").textContent(), `scores(it, animal): ${seen.scores[9][2].toFixed(4)}`);
   await linked.getByRole("button", { name: "Back to the page's sentence" }).click();

@@ -26,14 +26,15 @@ function Sentence({ p }: { p: StepProps }) {
       {p.trace.key_labels.map((label, j) => {
         const share = at(weights, p.sel.i, j);
         const hidden = isHidden(p.trace, p.sel.i, j);
+        const shown = p.trace.tokens_2[j] ?? (isCross(p.trace) ? label : p.trace.tokens[j]);
         return (
           <button
             type="button" key={j} class={hidden ? "hidden" : undefined} aria-pressed={p.sel[axis] === j} tabIndex={tabOf(p.sel[axis] === j)}
             style={hidden ? undefined : { background: shareColour(share / top, p.state.scale), color: shareInk(share / top, p.state.scale) }}
-            aria-label={`${label}, ${hidden ? say.hidden : fixed(share)}`} title={hidden ? say.hidden : fixed(share)}
+            aria-label={`${shown === label ? label : `${shown} (${label})`}, ${hidden ? say.hidden : fixed(share)}`} title={hidden ? say.hidden : fixed(share)}
             onClick={() => p.dispatch({ do: "lock", cursor: { [axis]: j } })}
           >
-            <bdi>{p.trace.tokens_2[j] ?? (isCross(p.trace) ? label : p.trace.tokens[j])}</bdi>
+            <bdi>{shown}</bdi>
           </button>
         );
       })}

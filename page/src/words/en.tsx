@@ -309,7 +309,8 @@ export const enLesson = {
     fold: "Fold",
     workedOut: "Worked out",
     inFull: "open it in full",
-    footer: "Space and arrows: next and previous step. A number: hover to look, click to keep, Esc to let go. Every number is computed here, by attend's own code; nothing leaves this page.",
+    footer: (trained: boolean) =>
+      `Space and arrows: next and previous step. A number: hover to look, click to keep, Esc to let go. ${trained ? "Every number was computed by attend's own code" : "Every number is computed here, by attend's own code"}; nothing leaves this page.`,
     cannotRun: (error: string) => `This browser can't run the page that computes (${error}); what follows is the same, without switches.`,
   },
   why: {

@@ -300,7 +300,8 @@ export const itLesson: Lesson = {
     fold: "Chiudi",
     workedOut: "Il calcolo",
     inFull: "apri la pagina intera",
-    footer: "Spazio e frecce: passo successivo e precedente. Un numero: passaci sopra per guardarlo, fai clic per fissarlo, Esc per lasciarlo. Ogni numero è calcolato qui, dal codice stesso di attend; nulla esce da questa pagina.",
+    footer: (trained) =>
+      `Spazio e frecce: passo successivo e precedente. Un numero: passaci sopra per guardarlo, fai clic per fissarlo, Esc per lasciarlo. ${trained ? "Ogni numero è stato calcolato dal codice stesso di attend" : "Ogni numero è calcolato qui, dal codice stesso di attend"}; nulla esce da questa pagina.`,
     cannotRun: (error) => `Questo browser non riesce a eseguire la pagina che calcola (${error}); ciò che segue è lo stesso, senza comandi.`,
   },
   why: {

@@ -279,7 +279,7 @@ export const zhLesson: Lesson = {
     fold: "收起",
     workedOut: "计算过程",
     inFull: "打开完整页面",
-    footer: "空格键和方向键：下一步和上一步。对任何一个数：悬停可查看，点击可固定，按 Esc 取消。每个数都由 attend 自己的代码在这里算出；没有任何内容离开本页。",
+    footer: (trained) => `空格键和方向键：下一步和上一步。对任何一个数：悬停可查看，点击可固定，按 Esc 取消。每个数都由 attend 自己的代码${trained ? "算出" : "在这里算出"}；没有任何内容离开本页。`,
     cannotRun: (error) => `这个浏览器无法运行可以计算的页面（${error}）；下面是同样的内容，只是没有开关。`,
   },
   why: {
