@@ -7,10 +7,10 @@ import { en } from "./words/en";
 import { it } from "./words/it";
 import { zh } from "./words/zh";
 
-void start("its links", async (shown) => {
+const words = { en, it, zh }[language];
+document.documentElement.lang = language;
+void start(words.cannotRun, async (shown) => {
   const request = JSON.parse(content("request")) as Guided | Index;
-  const words = { en, it, zh }[language];
-  document.documentElement.lang = language;
   document.title = request.id === "index" ? words.name : `${words.guides[request.id].title} - ${words.name}`;
   const page = document.getElementById("app")!;
   render(request.id === "index" ? <IndexPage index={request} words={words} /> : <ExperimentPage guided={request} words={words} />, page);

@@ -1,7 +1,7 @@
 // An experiment: what is looked at, a prediction, what was computed, why, how to check it, and the page to look further in.
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import { addressIn, embedded, language, languages } from "../language";
+import { addressIn, isEmbedded, language, languages } from "../language";
 import type { Language } from "../language";
 import { rightOf } from "./experiments";
 import { figuresOf } from "./figures";
@@ -24,7 +24,7 @@ function Top({ words, children }: { words: Words; children?: ComponentChildren }
       {children}
       <nav class="languages" aria-label={words.languages}>
         {(Object.keys(languages) as Language[]).map((each) =>
-          each === language ? <span key={each} aria-current="true">{languages[each]}</span> : <a key={each} href={addressIn(each)} lang={each}>{languages[each]}</a>)}
+          each === language ? <span key={each} aria-current="true">{languages[each]}</span> : <a key={each} href={addressIn(each, location.hash)} lang={each}>{languages[each]}</a>)}
       </nav>
     </header>
   );
@@ -97,7 +97,7 @@ export function ExperimentPage<I extends Id>({ guided, words }: { guided: Guided
   const [before, after] = [of[of.indexOf(id) - 1], of[of.indexOf(id) + 1]];
   return (
     <div class="page class">
-      {!embedded && <Top words={words}><a href={pageIn("index.html")}>{words.all}</a></Top>}
+      {!isEmbedded && <Top words={words}><a href={pageIn("index.html")}>{words.all}</a></Top>}
       <main>
         <p class="quiet">{words.of(of.indexOf(id) + 1, of.length)}</p>
         <h2>{guide.title}</h2>
@@ -112,7 +112,7 @@ export function ExperimentPage<I extends Id>({ guided, words }: { guided: Guided
             <Further place={goes_on ?? opens} recorded={goes_on === null && opens.file.endsWith("-heads.html")} words={words}>{guide.further(numbers)}</Further>
           </div>
         )}
-        {!embedded && (
+        {!isEmbedded && (
           <nav class="turns" aria-label={words.all}>
             {before && <a href={pageIn(`${before}.html`)}>← {words.previous}: {titleOf(before, words)}</a>}
             {after && <a href={pageIn(`${after}.html`)}>{words.next}: {titleOf(after, words)} →</a>}

@@ -1,5 +1,6 @@
 import type { ComponentChildren } from "preact";
-import { counted, given, sinkOptions, stripeOf, tiredOptions, twoHeadsOptions } from "../experiments";
+import { counted } from "../../counted";
+import { given, sinkOptions, stripeOf, tiredOptions, twoHeadsOptions } from "../experiments";
 import type { Id, Numbers } from "../numbers";
 import { fixed, percent, rounded, shown, sum } from "../numbers";
 
@@ -18,6 +19,7 @@ export interface Words {
   name: string; // of the class
   lead: string;
   offline: string;
+  cannotRun: (error: string) => string;
   of: (number: number, count: number) => string;
   predict: string;
   yes: string;
@@ -71,6 +73,7 @@ export const en: Words = {
   name: "A class on attention",
   lead: "Eight experiments on real models. Each asks what you expect, then shows what was computed, says why, and how to check it by hand.",
   offline: "Everything is in this folder. Nothing is loaded from a network, and nothing that you type leaves the machine.",
+  cannotRun: (error) => `This browser can't run the page (${error}); what follows are its links.`,
   of: (number, count) => `Experiment ${number} of ${count}`,
   predict: "Predict",
   yes: "Yes.",

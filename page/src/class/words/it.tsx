@@ -1,4 +1,5 @@
-import { counted, given, sinkOptions, stripeOf, tiredOptions, twoHeadsOptions } from "../experiments";
+import { counted } from "../../counted";
+import { given, sinkOptions, stripeOf, tiredOptions, twoHeadsOptions } from "../experiments";
 import { fixed, percent, rounded, shown, sum } from "../numbers";
 import type { Words } from "./en";
 import { added, odds } from "./en";
@@ -7,6 +8,7 @@ export const it: Words = {
   name: "Una lezione sull’attenzione",
   lead: "Otto esperimenti su modelli veri. Ognuno chiede che cosa ti aspetti, poi mostra che cosa è stato calcolato, dice perché, e come verificarlo a mano.",
   offline: "Tutto è in questa cartella. Nulla viene caricato dalla rete, e nulla di ciò che scrivi lascia il computer.",
+  cannotRun: (error) => `Questo browser non può eseguire la pagina (${error}); seguono i suoi link.`,
   of: (number, count) => `Esperimento ${number} di ${count}`,
   predict: "Prevedi",
   yes: "Sì.",

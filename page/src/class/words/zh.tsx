@@ -1,4 +1,5 @@
-import { counted, given, sinkOptions, stripeOf, tiredOptions, twoHeadsOptions } from "../experiments";
+import { counted } from "../../counted";
+import { given, sinkOptions, stripeOf, tiredOptions, twoHeadsOptions } from "../experiments";
 import { fixed, percent, rounded, shown, sum } from "../numbers";
 import type { Words } from "./en";
 import { added, odds } from "./en";
@@ -7,6 +8,7 @@ export const zh: Words = {
   name: "一堂注意力课",
   lead: "八个用真实模型做的实验。每个实验先请你预测，再给出计算结果，说明原因，并告诉你怎样用手算来检验。",
   offline: "一切都在这个文件夹里。页面不从网络加载任何东西，你输入的内容也不会离开这台机器。",
+  cannotRun: (error) => `这个浏览器无法运行本页（${error}）；下面是它的链接。`,
   of: (number, count) => `实验 ${number}，共 ${count} 个`,
   predict: "预测",
   yes: "对。",
