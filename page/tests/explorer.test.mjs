@@ -427,6 +427,17 @@ test("the lesson's steps have the head's own numbers", async () => {
   await page.context().close();
 });
 
+test("embedded and in Italian: the steps speak it, and what computes stands alone", async () => {
+  const page = await explored(live(decoder(), "Whose mat is it? it is"), { search: "?embed=1&lang=it" });
+  assert.equal(await page.locator("header.top, footer").count(), 0);
+  await page.getByRole("button", { name: "Step by step" }).click();
+  await page.waitForSelector(".lesson-steps[lang=it]");
+  assert.deepEqual(await page.locator(".lesson-steps nav button").allTextContents(), ["1 Punteggi", "2 Scala", "3 Maschera", "4 Softmax", "5 Contesto"]);
+  assert.equal(new URL(await page.locator(".in-full a").evaluate((link) => link.href)).search, "?lang=it");
+  assert.deepEqual(await problemsOf(page), []);
+  await page.context().close();
+});
+
 test("whole words, and differences of two heads, are sums and differences of the maps", async () => {
   const text = "the unbelievable hippopotamus swallowed it";
   const page = await explored(live(minilm, text));
