@@ -61,8 +61,8 @@ class ATTEND_API Tokenizer {
   // One token by itself, a special one too, as decode() gives it; none for an id that the tokenizer does not know, as
   // models may have.
   std::optional<std::string> text(std::int64_t id) const;
-  // Each of these by itself, as text() gives it. Tokens that have bytes of a character between them, which alone would be
-  // U+FFFD, say the character and which part of it they are: "猫 1/2", "猫 2/2".
+  // Each of these by itself, as text() gives it. Tokens that have bytes of a character between them, which alone would
+  // be U+FFFD, say the character and which part of it they are: "猫 1/2", "猫 2/2".
   std::vector<std::optional<std::string>> texts(std::span<const std::int64_t> ids) const;
 
   // The messages as the text that the model was trained on: its folder's or file's chat template, where that is exactly
