@@ -12,7 +12,8 @@ const cividisRgb = cividis.map((colour) => colour.match(/\d+/g)!.map(Number) as 
 const raised: Record<Scale, (share: number) => number> = { linear: (share) => share, sqrt: Math.sqrt, log: (share) => 1 + Math.log10(share) / 4 };
 export const level = (share: number, scale: Scale): number => Math.min(Math.max(raised[scale](share), 0), 1);
 // Shares to write beside a scale's colours.
-export const ticks = (scale: Scale): number[] => (scale === "log" ? [0.0001, 0.001, 0.01, 0.1, 1] : [0, 0.05, 0.25, 0.5, 1]);
+const places: Record<Scale, number[]> = { linear: [0, 0.25, 0.5, 0.75, 1], sqrt: [0, 0.05, 0.25, 0.5, 1], log: [0.0001, 0.001, 0.01, 0.1, 1] };
+export const ticks = (scale: Scale): number[] => places[scale];
 export const shareColour = (share: number, scale: Scale): string => cividis[Math.round(level(share, scale) * 255)]!;
 export const shareRgb = (share: number, scale: Scale): Rgb => cividisRgb[Math.round(level(share, scale) * 255)]!;
 // Ink on it: cividis grows lighter throughout; at 0.465 of its way white and black have a contrast of 4.6 each.

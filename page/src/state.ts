@@ -202,6 +202,9 @@ export const fromHash = (hash: string): { request: Request; place: Place } => {
   return { request: request.preset ? { preset: request.preset } : request, place: { opening: fields.has("model"), step, head: place("head", 0), i: place("query", 1), j: place("key", 1) } };
 };
 
+// Rows that are spread evenly, as random numbers make them, differ little: on the square root's colours they would look alike.
+const firstScale = (trace: Trace): Scale => (largestOf(trace) < 0.5 ? "linear" : "sqrt");
+
 // What the page opens with: the hash of a link, else what the file was made for. A request that can't be answered shows
 // the documents' sentence, and what is wrong.
 export const firstState = (engine: Engine, embedded: string, hash: string): State => {
@@ -222,7 +225,7 @@ export const firstState = (engine: Engine, embedded: string, hash: string): Stat
     head: headWithin(trace, place.head ?? 0),
     locked: within(trace, { i: place.i, j: place.j }),
     hovered: {},
-    scale: "sqrt",
+    scale: firstScale(trace),
     range: "narrow",
     before: null,
   };

@@ -226,7 +226,7 @@ Experiment sink_experiment(const Model& smollm2) {
       {"tokens", recording.tokens[0]}, {"weights", mean_row(recording, last)}};
   return {.id = "sink",
           .numbers = std::move(numbers),
-          .place = place_of({{"text", sink_texts[2]}, {"head", "18.6"}, {"query", std::to_string(last)}, {"key", "0"}}),
+          .place = place_of({{"text", sink_texts[2]}, {"head", "25.4"}, {"query", std::to_string(last)}, {"key", "0"}}),
           .recording = std::move(recording),
           .decoder = true};
 }

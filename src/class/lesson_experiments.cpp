@@ -39,11 +39,12 @@ Experiment mask_experiment() {
                           {"query", mask_query},
                           {"weights", rounded(all.weights.view().select(0, mask_query))},
                           {"causal", rounded(causal.weights.view().select(0, mask_query))}};
-  return {.id = "mask",
-          .numbers = std::move(numbers),
-          .place = place_of(
-              {{"text", mask_text}, {"causal", "true"}, {"step", "mask"}, {"query", std::to_string(mask_query + 1)}}),
-          .opens = "lesson"};
+  return {
+      .id = "mask",
+      .numbers = std::move(numbers),
+      .place = place_of(
+          {{"text", mask_text}, {"causal", "true"}, {"step", "picture"}, {"query", std::to_string(mask_query + 1)}}),
+      .opens = "lesson"};
 }
 
 Experiment root_experiment() {

@@ -19,7 +19,7 @@ export const tiredOptions = ({ sentences }: Numbers["tired"]): string[] => {
 export const given = ({ tokens, weights }: { tokens: string[]; weights: number[] }, word: string): number => weights[tokens.indexOf(word)]!;
 
 export const sinkOptions = ({ even }: Numbers["sink"]): number[] => [even, 0.35, 0.6, 0.9];
-export const twoHeadsOptions = [0, 0.333, 0.5, 1];
+export const twoHeadsOptions = [0, 0.333, 0.5, 1]; // what is left of a row
 
 export const rightOf: { [I in Id]: (numbers: Numbers[I]) => number } = {
   paris: ({ answer: [before, after] }) => 3 - below(after / before, [0.25, 0.8, 1.02]),
@@ -39,8 +39,9 @@ export const rightOf: { [I in Id]: (numbers: Numbers[I]) => number } = {
   },
 };
 
-// What the stripe of an induction head gets, in the mean over the second sentence's rows: what followed the same token in the first.
-export const stripeOf = ({ weights }: Numbers["induction"]): number => {
+// What the second sentence's rows give to what followed the same token before: the stripe of an induction head.
+export const stripeOf = ({ weights }: Numbers["induction"]): number[] => {
   const half = weights.length / 2;
-  return sum(weights.slice(half).map((row, n) => row[n + 1]!)) / half;
+  return weights.slice(half).map((row, n) => row[n + 1]!);
 };
+export const meanOf = (values: number[]): number => sum(values) / values.length;

@@ -83,10 +83,10 @@ const names = ({ names }: Induction, { figure }: Words) => (
 // Before the prediction, and with its answer.
 export const figuresOf: { [I in Id]: { before?: (numbers: Numbers[I], words: Words) => ComponentChildren; after: (numbers: Numbers[I], words: Words) => ComponentChildren } } = {
   paris: {
-    before: (n, { figure }) => <Bars caption={`“${n.text}”: ${figure.next}, ${figure.withAll}`} next={n.before} />,
+    before: (n, { figure }) => <Bars caption={figure.nextOf(n.text, figure.withAll)} next={n.before} />,
     after: (n, { figure }) => (
       <>
-        <Bars caption={`“${n.text}”: ${figure.next}, ${figure.without(n.head)}`} next={n.after} />
+        <Bars caption={figure.nextOf(n.text, figure.without(n.head))} next={n.after} />
         <Strip caption={figure.row(shown(n.tokens.at(-1)!), n.head)} row={n} query={n.tokens.length - 1} />
         <Table
           heads={[figure.country, figure.capital, figure.withAll, figure.without(n.head)]}
@@ -96,7 +96,7 @@ export const figuresOf: { [I in Id]: { before?: (numbers: Numbers[I], words: Wor
     ),
   },
   induction: {
-    before: (n, { figure }) => <Bars caption={`“${n.names[0]!.alone}”: ${figure.next}`} next={n.names[0]!.likeliest} />,
+    before: (n, { figure }) => <Bars caption={figure.nextOf(n.names[0]!.alone)} next={n.names[0]!.likeliest} />,
     after: (n, words) => (
       <>
         {names(n, words)}
@@ -112,13 +112,13 @@ export const figuresOf: { [I in Id]: { before?: (numbers: Numbers[I], words: Wor
     before: (n, { figure }) => <Strip caption={figure.row("it", n.head)} row={n.sentences[0]!} query={n.sentences[0]!.query} />,
     after: (n, { figure }) => (
       <>
-        {n.sentences.slice(1).map((each) => <Strip key={each.text} caption={`${figure.meant} ${each.meant}; ${figure.most} ${most(each)}`} row={each} query={each.query} />)}
+        {n.sentences.slice(1).map((each) => <Strip key={each.text} caption={figure.given(each.meant, most(each))} row={each} query={each.query} />)}
       </>
     ),
   },
   mask: {
-    before: (n, { figure }) => <Strip caption={`${figure.row(n.tokens[n.query]!)}, ${figure.unmasked}`} row={n} query={n.query} />,
-    after: (n, { figure }) => <Strip caption={`${figure.row(n.tokens[n.query]!)}, ${figure.masked}`} row={{ tokens: n.tokens, weights: n.causal }} query={n.query} />,
+    before: (n, { figure }) => <Strip caption={figure.row(n.tokens[n.query]!, undefined, figure.unmasked)} row={n} query={n.query} />,
+    after: (n, { figure }) => <Strip caption={figure.row(n.tokens[n.query]!, undefined, figure.masked)} row={{ tokens: n.tokens, weights: n.causal }} query={n.query} />,
   },
   "two-heads": {
     before: (n, { figure }) => <Strip caption={figure.row(n.tokens[n.query]!, n.heads[0]!.head)} row={{ tokens: n.tokens, weights: n.heads[0]!.weights }} query={n.query} />,

@@ -95,6 +95,7 @@ export interface Guided<I extends Id = Id> {
 // Whole numbers, but for what would be 0 or 100 then and is not.
 export const percent = (share: number): string => {
   const hundredths = share * 100;
+  if (hundredths > 0 && hundredths < 0.01) return "<\u00a00.01\u00a0%";
   const digits = hundredths > 0 && hundredths < 0.95 ? hundredths.toPrecision(1) : hundredths > 99.45 && hundredths < 100 ? hundredths.toFixed(1) : hundredths.toFixed(0);
   return `${Number(digits)}\u00a0%`;
 };

@@ -42,11 +42,20 @@ export function IndexPage({ index, words }: { index: Index; words: Words }) {
         <ul class="pages">
           {index.pages.map((file) => <li key={file}><a href={pageIn(file)}>{words.pages[file as keyof Words["pages"]]}</a></li>)}
         </ul>
+        <Terms words={words} open />
         <p class="quiet">{words.offline}</p>
       </main>
     </div>
   );
 }
+
+// The words that the experiments use, for whoever begins with any of them.
+const Terms = ({ words, open = false }: { words: Words; open?: boolean }) => (
+  <details class="terms" open={open}>
+    <summary>{words.terms.title}</summary>
+    <dl>{words.terms.list.map(([term, meaning]) => [<dt key={term}>{term}</dt>, <dd key={meaning}>{meaning}</dd>])}</dl>
+  </details>
+);
 
 function Prediction({ question, options, right, chosen, choose, words }: {
   question: ComponentChildren; options: string[]; right: number; chosen: number | null; choose: (place: number | null) => void; words: Words;
@@ -70,13 +79,13 @@ function Prediction({ question, options, right, chosen, choose, words }: {
 }
 
 // The page that an experiment opens loads when it is asked for: with a model in it, it has tens of megabytes.
-function Further({ place, recorded, words, children }: { place: Place; recorded: boolean; words: Words; children: ComponentChildren }) {
+function Further({ place, words, children }: { place: Place; words: Words; children: ComponentChildren }) {
   const [open, setOpen] = useState(false);
   return (
     <section class="further">
       <h3>{words.further}</h3>
       {children}
-      <p class="quiet">{recorded ? words.recorded : words.live}</p>
+      <p class="quiet">{place.file.endsWith("-heads.html") ? words.recorded : place.file === "minilm.html" ? words.eightBits : words.live}</p>
       <p class="ways">
         {!open && <button type="button" onClick={() => setOpen(true)}>{words.here}</button>}
         <a href={addressOf(place, false)} target="_blank" rel="noopener">{words.alone}</a>
@@ -102,6 +111,7 @@ export function ExperimentPage<I extends Id>({ guided, words }: { guided: Guided
         <p class="quiet">{words.of(of.indexOf(id) + 1, of.length)}</p>
         <h2>{guide.title}</h2>
         {guide.setting(numbers)}
+        <Terms words={words} />
         {figures.before?.(numbers, words)}
         <Prediction question={guide.question(numbers)} options={guide.options(numbers)} right={right} chosen={chosen} choose={choose} words={words} />
         {chosen !== null && (
@@ -109,7 +119,7 @@ export function ExperimentPage<I extends Id>({ guided, words }: { guided: Guided
             <section><h3>{words.computed}</h3>{figures.after(numbers, words)}</section>
             <section><h3>{words.why}</h3>{guide.why(numbers)}</section>
             <section class="hand"><h3>{words.hand}</h3>{guide.hand(numbers)}</section>
-            <Further place={goes_on ?? opens} recorded={goes_on === null && opens.file.endsWith("-heads.html")} words={words}>{guide.further(numbers)}</Further>
+            <Further place={goes_on ?? opens} words={words}>{guide.further(numbers, goes_on !== null)}</Further>
           </div>
         )}
         {!isEmbedded && (

@@ -8,9 +8,9 @@ const glossary: Words["glossary"] = {
   key: { name: "键（key）", meaning: "一个词拿什么让别人找到：它的嵌入乘以 w_key。" },
   value: { name: "值（value）", meaning: "一个词被关注时交出什么：它的嵌入乘以 w_value。" },
   "dot product": { name: "点积（dot product）", meaning: "两行数字逐个相乘，再全部相加。方向越一致，点积越大。" },
-  score: { name: "分数（score）", meaning: "一个查询与一个键的点积：两者有多匹配。" },
+  score: { name: "得分（score）", meaning: "一个查询与一个键的点积：两者有多匹配。" },
   softmax: { name: "softmax", meaning: "把任意的数变成和为 1 的正数：每个数取 exp，再除以全部 exp 的和。" },
-  logit: { name: "logit", meaning: "送进 softmax 的数：缩放后的分数；被遮住的键则是 -inf。" },
+  logit: { name: "logit", meaning: "送进 softmax 的数：缩放后的得分；被遮住的键则是 -inf。" },
   weight: { name: "权重（weight）", meaning: "一个查询分给一个键的注意力份额。一个查询的所有权重之和为 1。" },
   entropy: {
     name: "熵（entropy）",
@@ -136,28 +136,28 @@ export const zh: Words = {
   },
 
   scores: {
-    name: "分数",
-    title: "查询遇到键：分数",
+    name: "得分",
+    title: "查询遇到键：得分",
     text: (
       <p>
-        <Term of="score">分数</Term>是一个查询与一个键的<Term of="dot product">点积</Term>：方向越一致，分数越大。点其中一个，产生它的查询和键就会亮起来。
+        <Term of="score">得分</Term>是一个查询与一个键的<Term of="dot product">点积</Term>：方向越一致，得分越大。点其中一个，产生它的查询和键就会亮起来。
       </p>
     ),
     times: (query, key) => <><Word>{query}</Word> 的查询乘以 <Word>{key}</Word> 的键，逐个数相乘：</>,
     question: (word) => <>经过 softmax 之后，哪个键得到 <Word>{word}</Word> 最多的注意力？</>,
-    answer: (weight) => `它得到 ${weight}。softmax 保持一行的大小顺序：可见分数里最大的，权重也最大。`,
+    answer: (weight) => `它得到 ${weight}。softmax 保持一行的大小顺序：可见得分里最大的，权重也最大。`,
   },
   scale: {
     name: "缩放",
-    title: "分数要缩放",
+    title: "得分要缩放",
     off: (
       <p>
-        缩放已关闭：分数原样送进 <Term of="softmax" />。查询的数越多，分数相差越大，softmax 就几乎全给一个键。把缩放打开，看看<Term of="entropy">熵</Term>怎样变化。
+        缩放已关闭：得分原样送进 <Term of="softmax" />。查询的数越多，得分相差越大，softmax 就几乎全给一个键。把缩放打开，看看<Term of="entropy">熵</Term>怎样变化。
       </p>
     ),
     on: (kind) => (
       <p>
-        乘积越多，和越大。如果这些数相互独立、均值为 0{{ linear: "（这里抽取的正是这样）", uniform: "（这里并非如此）", trained: "（训练好的头未必如此）" }[kind]}，和就随个数的平方根增长。除以这个平方根，分数的大小就保持在
+        乘积越多，和越大。如果这些数相互独立、均值为 0{{ linear: "（这里抽取的正是这样）", uniform: "（这里并非如此）", trained: "（训练好的头未必如此）" }[kind]}，和就随个数的平方根增长。除以这个平方根，得分的大小就保持在
         <Term of="softmax" /> 能够分配的范围内。{kind !== "trained" && <>把缩放关掉，看看<Term of="entropy">熵</Term>怎样变化。</>}
       </p>
     ),
@@ -165,15 +165,15 @@ export const zh: Words = {
     whyRoot: "为什么是平方根？",
     growth: (linear, uniform) => (
       <>
-        均值为 0 的独立数，其乘积会部分抵消：从 24 个数到 384 个数，和的分散程度变为 {linear} 倍，而 √16 是 4。文档抽取的是均匀分布的权重，全都大于 0。那里什么也不会抵消：分数的分散程度变为 {uniform} 倍，接近 16，所以除以 √d_k 还不够。
+        均值为 0 的独立数，其乘积会部分抵消：从 24 个数到 384 个数，和的分散程度变为 {linear} 倍，而 √16 是 4。文档抽取的是均匀分布的权重，全都大于 0。那里什么也不会抵消：得分的分散程度变为 {uniform} 倍，接近 16，所以除以 √d_k 还不够。
       </>
     ),
-    spread: (sizes, linear, uniform) => `${sizes} 个数时分数的分散程度：均值为 0：${linear}；均匀分布：${uniform}`,
+    spread: (sizes, linear, uniform) => `${sizes} 个数时得分的分散程度：均值为 0：${linear}；均匀分布：${uniform}`,
     uniform: "均匀分布",
     mean0: "均值为 0",
     question: (size, word) => <>如果不除以 √{size}，<Word>{word}</Word> 的注意力会分给更多的词，还是更少的词？</>,
     options: ["更多", "更少", "一样多"],
-    answer: (unscaled, divided) => <>不缩放时，它的熵是 {unscaled} 奈特；除过之后是 {divided}。分数越大，彼此相差越远，而 exp 把差变成比。</>,
+    answer: (unscaled, divided) => <>不缩放时，它的熵是 {unscaled} 奈特；除过之后是 {divided}。得分越大，彼此相差越远，而 exp 把差变成比。</>,
   },
   mask: {
     name: "掩码",
@@ -182,7 +182,7 @@ export const zh: Words = {
       <p>
         {causal && <><Term of="causal">因果</Term>：一个词只看自己和它前面的词。</>}
         {window !== null && `窗口为 ${window}：一个词${causal ? "向左" : "向左右每一边"}最多看这么多个词。`}
-        查询看不到的键，分数变成 -inf，而 exp(-inf) 是 0：<Term of="softmax" /> 什么也不分给它。
+        查询看不到的键，得分变成 -inf，而 exp(-inf) 是 0：<Term of="softmax" /> 什么也不分给它。
       </p>
     ),
     formula: "logits = scaled_scores（查询看得到键时），否则 -inf",
@@ -196,7 +196,7 @@ export const zh: Words = {
   },
   softmax: {
     name: "Softmax",
-    title: "softmax 把分数变成权重",
+    title: "softmax 把得分变成权重",
     text: (
       <p>
         <Term of="softmax">Softmax</Term>：每一行变成和为 1 的正数。先减去这一行的最大值，这不改变结果，但可以防止 exp 溢出。<Term of="entropy">熵</Term>说明一行有多分散。
@@ -216,11 +216,11 @@ export const zh: Words = {
       ),
       vanished: (difference, power) => <>exp({difference}) = <output>{power}</output>。第二个权重就小这么多倍：小到 f32 已无法表示。</>,
       lone: (word) => <><Word>{word}</Word> 只看得到一个键，全部都给它。</>,
-      rule: "exp 把每个数变成正数，并保持大小顺序。它把分数的差变成权重的比：一个键的分数高出 1，得到的权重就是另一个键的 2.718 倍，与其他的键无关，因为两者除以同一个和。",
+      rule: "exp 把每个数变成正数，并保持大小顺序。它把得分的差变成权重的比：一个键的得分高出 1，得到的权重就是另一个键的 2.718 倍，与其他的键无关，因为两者除以同一个和。",
     },
     weightIs: (sum) => `权重 = e / ${sum}`,
     logit: "logit",
-    scaledScore: "缩放后的分数",
+    scaledScore: "缩放后的得分",
     asIfOver: "相当于",
     keys: (count) => `${count} 个键`,
   },
@@ -332,10 +332,10 @@ export const zhLesson: Lesson = {
   },
   lessons: {
     journey:
-      "可以手算验证的最小例子：六个词，每个词给定三个数；查询、键和值各两个数。拿铅笔跟一对算算看：journey 的查询乘以它自己的键得 1.8524，是这一行最大的。各行都很平均，因为 0 到 1 之间的数给出的分数相差不大。",
-    "journey-linear": "同一个句子经过 nn.Linear 层，真实的模型就是这样：矩阵的放法正好转置，并且以 0 为中心抽取。分数变小，权重变得几乎相等。",
+      "可以手算验证的最小例子：六个词，每个词给定三个数；查询、键和值各两个数。拿铅笔跟一对算算看：journey 的查询乘以它自己的键得 1.8524，是这一行最大的。各行都很平均，因为 0 到 1 之间的数给出的得分相差不大。",
+    "journey-linear": "同一个句子经过 nn.Linear 层，真实的模型就是这样：矩阵的放法正好转置，并且以 0 为中心抽取。得分变小，权重变得几乎相等。",
     life:
-      "接近真实的大小：每个词 16 个数，查询和键 24 个，值 28 个。“is” 与 “dessert” 的键最匹配。看看 “short”、“eat” 和 “dessert”：它们把全部注意力给了一个词，因为 0 到 1 之间的矩阵会产生很大的分数，而很大的分数经过 softmax 就是非全即零。",
+      "接近真实的大小：每个词 16 个数，查询和键 24 个，值 28 个。“is” 与 “dessert” 的键最匹配。看看 “short”、“eat” 和 “dessert”：它们把全部注意力给了一个词，因为 0 到 1 之间的矩阵会产生很大的得分，而很大的得分经过 softmax 就是非全即零。",
     "life-multihead":
       "三个头：三组矩阵，对“谁在乎谁”有三种回答。“is” 的头 0 看 “short”，头 1 看 “Life” 和 “first”，头 2 看自己。在一个头的内部没有任何新东西。",
     "life-cross":
