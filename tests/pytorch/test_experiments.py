@@ -27,11 +27,12 @@ EXPERIMENTS = ["paris", "induction", "sink", "tired", "mask", "two-heads", "tran
 @pytest.fixture(scope="module")
 def folder(command, tmp_path_factory):
     path = tmp_path_factory.mktemp("class") / "new"
-    done = subprocess.run([command, "class", "-o", path, "--minilm", MINILM, "--smollm2", SMOLLM2], capture_output=True, text=True)
+    models = ["--minilm", MINILM, "--smollm2", SMOLLM2, "--with", "smollm2"]
+    done = subprocess.run([command, "class", "-o", path, *models], capture_output=True, text=True)
     if done.returncode and "built without the pages" in done.stderr:
         pytest.skip("attend was built without its pages: `make page`")
     assert done.returncode == 0 and done.stdout == "", done.stderr
-    assert re.fullmatch(r"attend: wrote 15 files of [\d.]+ MiB to .*; begin with .*/index\.html\n", done.stderr)
+    assert re.fullmatch(r"attend: wrote 16 files of [\d.]+ MiB to .*; begin with .*/index\.html\n", done.stderr)
     return path
 
 
@@ -49,11 +50,16 @@ def numbers(requests):
 
 
 def test_the_folder_has_what_its_pages_open(folder, requests):
-    assert requests["index"]["of"] == EXPERIMENTS and requests["index"]["pages"] == ["lesson.html", "minilm.html"]
+    assert requests["index"]["of"] == EXPERIMENTS and requests["index"]["pages"] == ["lesson.html", "minilm.html", "smollm2.html"]
     opened = {request["opens"]["file"] for name, request in requests.items() if name != "index"}
-    pages = {f"{name}.html" for name in [*EXPERIMENTS, "index", "lesson", "minilm"]}
+    pages = {f"{name}.html" for name in [*EXPERIMENTS, "index", "lesson", "minilm", "smollm2"]}
     assert {path.name for path in folder.iterdir()} == pages | opened
-    assert all(request["goes_on"] is None for name, request in requests.items() if name != "index")
+    # Those of SmolLM2 go on with the model itself; page/tests/class.test.mjs has the class without it.
+    goes_on = {name: request["goes_on"] for name, request in requests.items() if name != "index" and request["goes_on"]}
+    assert {name: each["file"] for name, each in goes_on.items()} == dict.fromkeys(["paris", "induction", "sink"], "smollm2.html")
+    assert all(each["place"] == requests[name]["opens"]["place"] for name, each in goes_on.items())
+    with open(folder / "smollm2.html", encoding="utf-8") as page:
+        assert '"name":"SmolLM2"' in page.read()
 
 
 # ---- MiniLM ----
