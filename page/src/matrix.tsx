@@ -16,7 +16,7 @@ interface MatrixProps {
   rows: { axis: Axis; labels?: string[] };
   cols: { axis: Axis; labels?: string[] };
   share?: Scale; // numbers from 0 to 1, on one scale wherever they are
-  top?: number; // the share that has the brightest colour; default: 1
+  top?: number; // the share that has the strongest colour; default: 1
   largest?: number; // what has the strongest colour, of numbers that are no shares; default: the matrix's own largest
   hidden?: (row: number, col: number) => boolean;
   cursor: Cursor; // what is highlighted

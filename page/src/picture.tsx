@@ -19,11 +19,11 @@ export interface Picture {
   cols: string[];
   hidden: (row: number, col: number) => boolean;
   scale: Scale;
-  top: number; // the share of the brightest colour
+  top: number; // the share of the strongest colour
 }
 
 // Only attributes, no styles: a page under a strict policy, an editor and a printer draw it alike.
-function Drawing({ title, grid, rows, cols, hidden, scale, top: brightest }: Picture) {
+function Drawing({ title, grid, rows, cols, hidden, scale, top: strongest }: Picture) {
   const left = longest(rows);
   const top = longest(cols) * 0.75 + 40;
   const [width, height] = [left + grid.cols * cell + 24, top + grid.rows * cell + 46];
@@ -44,17 +44,17 @@ function Drawing({ title, grid, rows, cols, hidden, scale, top: brightest }: Pic
           <>
             <rect
               x={left + j * cell + 1} y={top + i * cell + 1} width={cell - 2} height={cell - 2} rx="3"
-              fill={hidden(i, j) ? "#e6e9ee" : shareColour(at(grid, i, j) / brightest, scale)}
+              fill={hidden(i, j) ? "#e6e9ee" : shareColour(at(grid, i, j) / strongest, scale, "white")}
             />
             {!hidden(i, j) && grid.cols <= mostNumbers && (
-              <text x={left + (j + 0.5) * cell} y={top + (i + 0.5) * cell + 4} text-anchor="middle" font-size="10" fill={shareInk(at(grid, i, j) / brightest, scale)}>{at(grid, i, j).toFixed(2)}</text>
+              <text x={left + (j + 0.5) * cell} y={top + (i + 0.5) * cell + 4} text-anchor="middle" font-size="10" fill={shareInk(at(grid, i, j) / strongest, scale, "white")}>{at(grid, i, j).toFixed(2)}</text>
             )}
           </>
         )),
       )}
-      {legend.map((share) => <rect x={left + share * 160} y={height - 32} width="3.2" height="8" fill={shareColour(share, "linear")} />)}
-      <text fill="#4c5664" font-size="10" x={left} y={height - 10}>{ticks(scale)[0]! * brightest}</text>
-      <text fill="#4c5664" font-size="10" x={left + 163} y={height - 10} text-anchor="end">{brightest}, {say.legend.scales[scale]}</text>
+      {legend.map((share) => <rect x={left + share * 160} y={height - 32} width="3.2" height="8" fill={shareColour(share, "linear", "white")} />)}
+      <text fill="#4c5664" font-size="10" x={left} y={height - 10}>{ticks(scale)[0]! * strongest}</text>
+      <text fill="#4c5664" font-size="10" x={left + 163} y={height - 10} text-anchor="end">{strongest}, {say.legend.scales[scale]}</text>
     </svg>
   );
 }

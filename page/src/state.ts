@@ -120,7 +120,7 @@ export const reducer =
     }
   };
 
-// Where the brightest colour of weights stands: a round number that no weight exceeds, in any head or in what was kept to
+// Where the strongest colour of weights stands: a round number that no weight exceeds, in any head or in what was kept to
 // compare with, so that the same colour is the same number in all of them. Among ten words most weights lie near 0.1, and on
 // colours from 0 to 1 would look alike.
 const tops = [0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1, 0.12, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.8, 1];

@@ -833,9 +833,13 @@ for (const colorScheme of ["light", "dark"])
     const signed = await colours("scaled_scores");
     const least = signed.reduce((a, b) => (a.value < b.value ? a : b));
     const most = signed.reduce((a, b) => (a.value > b.value ? a : b));
-    const cividis = ["#00224e", "#123570", "#3b496c", "#575d6d", "#707173", "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838"].map((colour) => colour.match(/[0-9a-f]{2}/g).map((byte) => parseInt(byte, 16)));
+    // The library's ramp (tests/picture/colour_test.cpp), which begins with what is nearest to the page.
+    const bar = await page.locator(".legend").first().evaluate((legend) => legend.style.backgroundImage);
+    const ramp = [...bar.matchAll(/rgb\((\d+), (\d+), (\d+)\)/g)].map(([, ...bytes]) => bytes.map(Number));
+    const ends = [ramp[0], ramp[6], ramp[12]];
+    assert.deepEqual(colorScheme === "dark" ? ends.reverse() : ends, [[0xfc, 0xfb, 0xec], [0x20, 0x97, 0x99], [0x1a, 0x14, 0x46]]);
     for (const { colour } of [least, most])
-      for (const weight of cividis) assert.ok(Math.hypot(...colour.map((byte, channel) => byte - weight[channel])) > 40, `${colour} beside ${weight}`);
+      for (const weight of ramp) assert.ok(Math.hypot(...colour.map((byte, channel) => byte - weight[channel])) > 40, `${colour} beside ${weight}`);
     await page.context().close();
   });
 

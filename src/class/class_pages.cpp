@@ -43,7 +43,7 @@ std::string static_part(const std::string& id) {
       id == "index" ? "" : ": " + id, links);
 }
 
-std::string page_of(const std::string& id, ordered_json request) {
+std::string page_of(const std::string& id, const ordered_json& request) {
   return fill_page(built_class(), {{"title", id == "index" ? "A class on attention" : id + " - a class on attention"},
                                    {"static", static_part(id)},
                                    {"request", script_json(request)}});
@@ -67,7 +67,7 @@ class Folder {
                             {"goes_on", nullptr}};
     if (experiment.decoder && options_.with_smollm2)
       request["goes_on"] = {{"file", "smollm2.html"}, {"place", experiment.place}};
-    write_(experiment.id + ".html", page_of(experiment.id, std::move(request)));
+    write_(experiment.id + ".html", page_of(experiment.id, request));
     tell();
   }
 

@@ -16,12 +16,14 @@ using nlohmann::ordered_json;
 constexpr Head noun_head = {3, 1};
 
 // The opening's sentence and its variants: which noun "it" is, and the other.
-const std::array<VariantText, 4> sentences = {{
-    {"the animal did not cross the street because it was too tired", "it", "animal", "street"},
-    {"the animal did not cross the street because it was too wide", "it", "street", "animal"},
-    {"the street was not crossed by the animal because it was too tired", "it", "animal", "street"},
-    {"the street was not crossed by the animal because it was too wide", "it", "street", "animal"},
-}};
+std::array<VariantText, 4> sentences() {
+  return {{
+      {"the animal did not cross the street because it was too tired", "it", "animal", "street"},
+      {"the animal did not cross the street because it was too wide", "it", "street", "animal"},
+      {"the street was not crossed by the animal because it was too tired", "it", "animal", "street"},
+      {"the street was not crossed by the animal because it was too wide", "it", "street", "animal"},
+  }};
+}
 
 std::vector<std::string> tokens_of(const Model& model, const VariantRow& row) {
   std::vector<std::string> tokens;
@@ -60,7 +62,7 @@ std::string head_text(const Head& head) {
 }  // namespace
 
 Experiment tired_experiment(const Model& minilm) {
-  const Variants found = vary(minilm, sentences);
+  const Variants found = vary(minilm, sentences());
   ordered_json list = ordered_json::array();
   for (const VariantRow& row : found.rows) {
     const bool of_animal = row.text.ends_with("tired");
@@ -76,13 +78,14 @@ Experiment tired_experiment(const Model& minilm) {
                           {"cosine", to_digits(1 - without.cosine_distance.item({0}))}};
   return {.id = "tired",
           .numbers = std::move(numbers),
-          .place = place_of({{"text", sentences[1].text},
+          .place = place_of({{"text", found.rows[1].text},
                              {"head", head_text(noun_head)},
                              {"query", std::to_string(found.rows[1].query)}})};
 }
 
 Experiment two_heads_experiment(const Model& minilm) {
-  const Variants found = vary(minilm, std::span(sentences).first(1));
+  const auto texts = sentences();
+  const Variants found = vary(minilm, std::span(texts).first(1));
   const VariantRow& row = found.rows[0];
   const Most one = most_given(row, {}), other = most_given(row, one.word);
   ordered_json heads = ordered_json::array();

@@ -185,8 +185,7 @@ class Sheet {
     for (std::int64_t e = 0; e < embedding_size; ++e) out += "<tr>" + cells(w.select(0, e)) + "</tr>\n";
     out += fmt::format(
         "</table><div><p>The embedding of {} is {}. Each number of its query is the embedding times a column of "
-        "W_query. "
-        "The first: {} = {}. Work out the others.</p>\n<table><tr><th>query of {}</th><td>{}</td>",
+        "W_query. The first: {} = {}. Work out the others.</p>\n<table><tr><th>query of {}</th><td>{}</td>",
         word_, vector_text(x), products_text(x, w.select(1, 0)), written(q.item({0})), word_, written(q.item({0})));
     for (std::int64_t d = 1; d < d_k; ++d) out += blank(answers, written(q.item({d})));
     return out + "</tr></table></div></div>\n";

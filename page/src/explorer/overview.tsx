@@ -79,7 +79,7 @@ export function Overview({ store, state }: { store: Store; state: State }) {
           {labels.map((name) => <option key={name}>{name}</option>)}
         </select></label>}
       </header>
-      <p class="quiet">Each square is a head: its rows are the words that look, its columns those that are looked at, bright where it gives much. Click one.</p>
+      <p class="quiet">Each square is a head: its rows are the words that look, its columns those that are looked at. The farther a colour is from the paper’s, the more it gives. Click one.</p>
       <div ref={grid} role="grid" aria-label="Heads" onKeyDown={onKeyDown} onPointerLeave={() => store.hover({})} class={byLayer ? `layers ${pass.layers.length > 12 ? "many" : ""}` : "flow"}>
         {byLayer
           ? parts.map((part) => (

@@ -374,7 +374,7 @@ export const en: Words = {
       ),
       further: ({ written }) => (
         <p>
-          Choose the rows of “{shown(written[3]!)}” and “{shown(written[4]!)}”: their brightest squares stand in reversed order. Under “Cross-attention” row 0 has four squares. What do the
+          Choose the rows of “{shown(written[3]!)}” and “{shown(written[4]!)}”: their strongest squares stand in reversed order. Under “Cross-attention” row 0 has four squares. What do the
           other three heads do?
         </p>
       ),

@@ -316,7 +316,7 @@ export const it: Words = {
       ),
       further: ({ written }) => (
         <p>
-          Scegli le righe di “{shown(written[3]!)}” e “{shown(written[4]!)}”: i loro quadrati più chiari stanno in ordine inverso. Sotto “Cross-attention” la riga 0 ha quattro quadratini.
+          Scegli le righe di “{shown(written[3]!)}” e “{shown(written[4]!)}”: i loro quadrati più marcati stanno in ordine inverso. Sotto “Cross-attention” la riga 0 ha quattro quadratini.
           Che cosa fanno le altre tre teste?
         </p>
       ),

@@ -292,7 +292,7 @@ export const zh: Words = {
       ),
       further: ({ written }) => (
         <p>
-          选择“{shown(written[3]!)}”和“{shown(written[4]!)}”这两行：它们最亮的格子顺序相反。在“Cross-attention”下面，第 0 行有四个小方格。另外三个头在做什么？
+          选择“{shown(written[3]!)}”和“{shown(written[4]!)}”这两行：它们颜色最突出的格子顺序相反。在“Cross-attention”下面，第 0 行有四个小方格。另外三个头在做什么？
         </p>
       ),
     },
