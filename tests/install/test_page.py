@@ -12,9 +12,9 @@ OBJECT = "src/CMakeFiles/attend_objects.dir/html/page.S.o"
 
 @pytest.fixture
 def configure(repository, tmp_path):
-    def cmake(page, explorer=""):
-        return subprocess.run(["cmake", "-G", "Ninja", "-S", repository, "-B", tmp_path / "build", f"-DATTEND_PAGE={page}",
-                               f"-DATTEND_EXPLORER={explorer}"], capture_output=True, text=True)
+    def cmake(page, explorer="", guide=""):
+        pages = [f"-DATTEND_PAGE={page}", f"-DATTEND_EXPLORER={explorer}", f"-DATTEND_CLASS={guide}"]
+        return subprocess.run(["cmake", "-G", "Ninja", "-S", repository, "-B", tmp_path / "build", *pages], capture_output=True, text=True)
 
     return cmake
 
@@ -43,13 +43,14 @@ def test_the_page_is_built_in_and_again_when_it_changes(configure, tmp_path, rep
     assert style + b"\0" in built_in(tmp_path) and b"<!doctype" not in built_in(tmp_path)
 
 
-def test_the_page_of_recordings_and_models_is_built_in_beside_it(configure, tmp_path, repository):
-    page, explorer = tmp_path / "lesson.html", tmp_path / "explorer.html"
+def test_the_other_pages_are_built_in_beside_it(configure, tmp_path, repository):
+    page, explorer, guide = (tmp_path / f"{name}.html" for name in ("lesson", "explorer", "class"))
     page.write_text(PAGE)
     explorer.write_text(PAGE + FILE)
-    assert configure(page, explorer).returncode == 0
+    guide.write_text(PAGE + "guide")
+    assert configure(page, explorer, guide).returncode == 0
     style = (repository / "page/src/static.css").read_bytes()
-    assert style + PAGE.encode() + PAGE.encode() + FILE.encode() + b"\0" in built_in(tmp_path)
+    assert style + (PAGE + PAGE + FILE + PAGE).encode() + b"guide\0" in built_in(tmp_path)
     explorer.write_text(PAGE)
     done = configure(page, explorer)
     assert done.returncode != 0 and "the mark <!--attend:file-->" in " ".join(done.stderr.split())

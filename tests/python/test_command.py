@@ -32,4 +32,4 @@ def test_a_closed_pipe_ends_it_quietly():
 def test_the_distribution_is_named_as_pypi_has_no_other():
     about = metadata("attend-cpu")
     assert about["Version"] == attend.__version__ == run(SAME["as a module"], "--version").stdout.split()[-1]
-    assert set(about.get_all("Provides-Extra")) == {"torch", "transformers", "bfloat16", "corpus"}
+    assert set(about.get_all("Provides-Extra")) == {"torch", "transformers", "bfloat16", "corpus", "widget"}
