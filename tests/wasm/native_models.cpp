@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -172,7 +173,7 @@ Json run(const Model& model, const Ids& ids, const Ids& decoder_ids, std::span<c
   const auto row = [](const Ids& of) { return View(of.data(), DType::i64, {1, std::ssize(of)}); };
   const auto texts = [&](const Ids& of) {
     std::vector<std::string> all;
-    for (const std::int64_t id : of) all.push_back(model.tokenizer().decode(std::array{id}, false));
+    for (const std::optional<std::string>& text : model.tokenizer().texts(of)) all.push_back(text.value_or(""));
     return all;
   };
   recording.tokens.push_back(texts(ids));
