@@ -512,7 +512,7 @@ test("the opening's numbers are those of the model", { skip: !hasMiniLM && "Mini
   // What it counts over 40 sentences, and what changes without the head.
   const words = (await page.locator(".why").textContent()).replace(/\s+/g, " ");
   const { held, baselines, texts } = JSON.parse(command("model", "minilm", "--over", fileURLToPath(new URL("../../tests/tasks/referents.tsv", import.meta.url)), "--json")).variants;
-  const counts = words.match(/Over (\d+) such sentences head 3\.1 is right in (\d+), .*? The best of the 72 heads is right in (\d+); .*? in some (\d+)\./).slice(1).map(Number);
+  const counts = words.match(/Over (\d+) such sentences head 3\.1 is right in (\d+): .*? The best of the 72 heads is right in (\d+); .*? in some (\d+)\./).slice(1).map(Number);
   assert.deepEqual(counts, [texts.length, held[3][1], Math.max(...held.flat()), baselines.chance]);
   const { cosine_distance: turned } = JSON.parse(command("model", "minilm", animal, "--without", "3.1", "--json")).without;
   assert.equal(words.match(/its cosine to what it was is (\d\.\d+)/)[1], (1 - turned).toFixed(4));

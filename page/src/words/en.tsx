@@ -338,7 +338,7 @@ export const enLesson = {
     ),
     counted: ({ sentences, right, best, guessed, cosine }: Record<"sentences" | "right" | "best" | "guessed" | "cosine", number>) => (
       <>
-        It is none. Over {sentences} such sentences head 3.1 is right in {right}, as a coin would be. The best of the 72 heads is
+        It is none. Over {sentences} such sentences head 3.1 is right in {right}: in half, as they come in pairs with opposite answers and it prefers the first noun. The best of the 72 heads is
         right in {best}; if all of them guessed, the best would be right in some {guessed}. And without head 3.1 the vector that MiniLM makes of the
         first sentence hardly turns: its cosine to what it was is {cosine}. A head’s weights say where it looks. What that does, other
         sentences and taking the head out must show.

@@ -329,7 +329,7 @@ export const itLesson: Lesson = {
     ),
     counted: ({ sentences, right, best, guessed, cosine }) => (
       <>
-        No. Su {sentences} frasi come queste la testa 3.1 ha ragione in {right}, quanto una moneta. La migliore delle 72 teste ha ragione
+        No. Su {sentences} frasi come queste la testa 3.1 ha ragione in {right}: in metà, perché vanno a coppie con risposte opposte e preferisce il primo nome. La migliore delle 72 teste ha ragione
         in {best}; se tirassero tutte a indovinare, la migliore avrebbe ragione in circa {guessed}. E senza la testa 3.1 il vettore che MiniLM ricava
         dalla prima frase quasi non si sposta: il suo coseno con quello di prima è {cosine}. I pesi di una testa dicono dove guarda. Che cosa ne
         consegue lo devono mostrare altre frasi, e togliere la testa.
