@@ -7,8 +7,8 @@ import { Controls } from "./controls";
 import { toClipboard } from "./copy";
 import type { Engine, Request, Trace } from "./engine";
 import { at, gridOf, headsOf, isHidden, isMultiHead } from "./grid";
-import type { Language } from "./language";
-import { addressIn, addressInFull, isEmbedded, language, languages } from "./language";
+import { addressInFull, isEmbedded } from "./language";
+import { Languages } from "./languages";
 import { roam, tabOf } from "./roving";
 import type { Action, State } from "./state";
 import { firstState, fromHash, hashOf, reducer, selectionOf, topOf } from "./state";
@@ -173,19 +173,6 @@ function usePrinting(): boolean {
   return printing;
 }
 
-// A notebook's frame has no address to go to.
-const hasAddress = /^(file|https?):$/.test(location.protocol);
-function Languages({ hash }: { hash: string }) {
-  if (!hasAddress) return null;
-  return (
-    <nav class="languages" aria-label={sayLesson.page.language}>
-      {(Object.keys(languages) as Language[]).map((each) => (
-        <a key={each} href={addressIn(each, hash)} lang={each} hreflang={each} aria-current={each === language ? "true" : undefined}>{languages[each]}</a>
-      ))}
-    </nav>
-  );
-}
-
 const skipTo = (event: Event): void => {
   event.preventDefault();
   document.getElementById("step")!.focus();
@@ -210,7 +197,7 @@ export function App({ engine, embedded }: { engine: Engine; embedded: string }) 
       <a class="skip" href="#step" onClick={skipTo}>{sayLesson.page.skip}</a>
       {!isEmbedded && <header class="top">
         <h1>attend <span>{sayLesson.page.subtitle}</span></h1>
-        <Languages hash={why && hash === first.current ? "" : hash} />
+        <Languages label={sayLesson.page.language} hash={why && hash === first.current ? "" : hash} />
         {!why && <button type="button" class="quiet" onClick={() => setWhy(true)}>{sayLesson.page.why}</button>}
         <button type="button" class="quiet" onClick={() => void toClipboard(location.href.replace(/#.*$/, "") + hash)}>{sayLesson.page.copyLink}</button>
       </header>}

@@ -1,7 +1,7 @@
 // The opening: why there is attention, with a head of a real model, in words for whoever never heard of it; and how far
 // the head's look may be trusted.
-import { shareColour, shareInk } from "./colour";
 import { counted } from "./counted";
+import { Looked } from "./looked";
 import { sayLesson } from "./words/lesson";
 
 // What head 3.1 of MiniLM gives in the row of "it", and to which noun `it` refers: `attend model minilm TEXT --head 3.1
@@ -33,14 +33,7 @@ function Look({ text, meant, weights }: (typeof looks)[number]) {
   const [first, second] = ["animal", "street"].sort((one, other) => given(other) - given(one));
   return (
     <figure class="look">
-      <ol class="looked" aria-label={sayLesson.why.looksAt}>
-        {tokens.map((token, place) => (
-          <li key={place} class={token === "it" ? "it" : undefined} data-weight={weights[place]}>
-            <span style={{ background: shareColour(weights[place], "sqrt"), color: shareInk(weights[place], "sqrt") }}>{token}</span>
-            <small>{percent(weights[place])}</small>
-          </li>
-        ))}
-      </ol>
+      <Looked tokens={tokens} weights={weights} query={tokens.indexOf("it")} label={sayLesson.why.looksAt} percent={percent} />
       <figcaption>
         {sayLesson.why.caption("it", meant, [first, percent(given(first))], [second, percent(given(second))], first === meant)}
       </figcaption>

@@ -40,10 +40,6 @@ ordered_json json_of(const std::vector<NextToken>& next) {
   return list;
 }
 
-std::string head_text(const Head& head) {
-  return fmt::format("{}.{}", head.first, head.second);
-}
-
 // In how many heads, taken out one at a time, the answer becomes less than half as likely.
 std::int64_t heads_that_halve(const Model& model, std::string_view text, std::int64_t answer) {
   const Ablation found = ablate(model, encode(model, text).ids, {.token = answer});
@@ -210,25 +206,29 @@ Experiment induction_experiment(const Model& smollm2) {
 }
 
 Experiment sink_experiment(const Model& smollm2) {
+  constexpr std::size_t shown = 2;  // of the texts, whose pass is looked into
   Shares sums;
   ordered_json lengths = ordered_json::array();
-  for (const char* text : sink_texts) {
-    add_shares(recorded(smollm2, text), sums);
-    const Pass pass = run(smollm2, {.ids = encode(smollm2, text).ids}, {.values = true});
+  Recording recording;
+  for (std::size_t n = 0; n < sink_texts.size(); ++n) {
+    Recorder recorder({.keep_qk = true, .key_sizes = true});
+    Pass pass = run(smollm2, {.ids = encode(smollm2, sink_texts[n]).ids}, {.recorder = &recorder, .values = true});
+    add_shares(*pass.recording, sums);
     lengths.push_back(to_digits(length_of_first(pass.values)));
+    if (n == shown) recording = std::move(*pass.recording);
   }
-  Recording recording = recorded(smollm2, sink_texts[2]);
   const std::int64_t last = std::ssize(recording.tokens[0]) - 1;
   const auto rows = static_cast<double>(sums.rows);
   ordered_json numbers = {
       {"texts", sink_texts},           {"share", to_digits(sums.first / rows)}, {"even", to_digits(sums.even / rows)},
       {"heads", sums.heads},           {"heads_of_half", sums.heads_of_half},   {"lengths", std::move(lengths)},
       {"tokens", recording.tokens[0]}, {"weights", mean_row(recording, last)}};
-  return {.id = "sink",
-          .numbers = std::move(numbers),
-          .place = place_of({{"text", sink_texts[2]}, {"head", "25.4"}, {"query", std::to_string(last)}, {"key", "0"}}),
-          .recording = std::move(recording),
-          .decoder = true};
+  return {
+      .id = "sink",
+      .numbers = std::move(numbers),
+      .place = place_of({{"text", sink_texts[shown]}, {"head", "25.4"}, {"query", std::to_string(last)}, {"key", "0"}}),
+      .recording = std::move(recording),
+      .decoder = true};
 }
 
 }  // namespace attend::inline v0

@@ -55,10 +55,6 @@ Most most_given(const VariantRow& row, const std::optional<VariantWord>& but) {
   return most;
 }
 
-std::string head_text(const Head& head) {
-  return fmt::format("{}.{}", head.first, head.second);
-}
-
 }  // namespace
 
 Experiment tired_experiment(const Model& minilm) {

@@ -43,6 +43,10 @@ double deviation(std::span<const float> values) {
                    count);
 }
 
+std::string head_text(const Head& head) {
+  return head_name(fmt::format("{}.self", head.first), head.second);
+}
+
 Recording recorded(const Model& model, std::string_view text) {
   Recorder recorder({.keep_qk = true, .key_sizes = true});
   return std::move(*run(model, {.ids = encode(model, text).ids}, {.recorder = &recorder}).recording);

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "attend/analysis.h"
 #include "attend/models.h"
 #include "attend/recording.h"
 
@@ -24,6 +25,8 @@ double length_of(std::span<const float> row);
 double median(std::vector<double> values);
 double deviation(std::span<const float> values);
 
+// "23.4"
+std::string head_text(const Head& head);
 // A pass over the text, with queries and keys.
 Recording recorded(const Model& model, std::string_view text);
 

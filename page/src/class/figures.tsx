@@ -1,6 +1,7 @@
 // What was computed, drawn: rows of weights over their words, maps, bars, and small tables.
 import type { ComponentChildren } from "preact";
 import { shareColour, shareInk } from "../colour";
+import { Looked } from "../looked";
 import type { Id, Induction, Next, Numbers, Row } from "./numbers";
 import { fixed, percent, shown } from "./numbers";
 import type { Words } from "./words/en";
@@ -11,14 +12,7 @@ function Strip({ row: { tokens, weights }, query, caption }: { row: Row; query?:
   return (
     <figure class="look">
       <figcaption>{caption}</figcaption>
-      <ol class="looked">
-        {tokens.map((token, place) => (
-          <li key={place} class={place === query ? "it" : undefined} data-weight={weights[place]}>
-            <span style={paint(weights[place]!)}>{shown(token)}</span>
-            <small>{percent(weights[place]!)}</small>
-          </li>
-        ))}
-      </ol>
+      <Looked tokens={tokens.map(shown)} weights={weights} query={query} label={caption} percent={percent} />
     </figure>
   );
 }

@@ -1,8 +1,9 @@
 // An experiment: what is looked at, a prediction, what was computed, why, how to check it, and the page to look further in.
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import { addressIn, isEmbedded, language, languages } from "../language";
-import type { Language } from "../language";
+import { isEmbedded, language } from "../language";
+import { Languages } from "../languages";
+import { Prediction } from "../prediction";
 import { rightOf } from "./experiments";
 import { figuresOf } from "./figures";
 import type { Guided, Id, Index, Place } from "./numbers";
@@ -22,10 +23,7 @@ function Top({ words, children }: { words: Words; children?: ComponentChildren }
     <header class="top">
       <h1>attend <span>{words.name}</span></h1>
       {children}
-      <nav class="languages" aria-label={words.languages}>
-        {(Object.keys(languages) as Language[]).map((each) =>
-          each === language ? <span key={each} aria-current="true">{languages[each]}</span> : <a key={each} href={addressIn(each, location.hash)} lang={each}>{languages[each]}</a>)}
-      </nav>
+      <Languages label={words.languages} hash={location.hash} />
     </header>
   );
 }
@@ -56,27 +54,6 @@ const Terms = ({ words, open = false }: { words: Words; open?: boolean }) => (
     <dl>{words.terms.list.map(([term, meaning]) => [<dt key={term}>{term}</dt>, <dd key={meaning}>{meaning}</dd>])}</dl>
   </details>
 );
-
-function Prediction({ question, options, right, chosen, choose, words }: {
-  question: ComponentChildren; options: string[]; right: number; chosen: number | null; choose: (place: number | null) => void; words: Words;
-}) {
-  const answered = chosen !== null;
-  return (
-    <section class="exercise" aria-labelledby="predict">
-      <h3 id="predict">{words.predict}</h3>
-      <p>{question}</p>
-      <div class="options">
-        {options.map((option, place) => (
-          <button type="button" key={place} disabled={answered} onClick={() => choose(place)} class={!answered ? undefined : place === right ? "right" : place === chosen ? "wrong" : undefined}>
-            <bdi>{option}</bdi>
-          </button>
-        ))}
-      </div>
-      <p role="status">{answered && <b>{chosen === right ? words.yes : words.no(options[right]!)}</b>}</p>
-      {answered && <button type="button" class="quiet" onClick={() => choose(null)}>{words.again}</button>}
-    </section>
-  );
-}
 
 // The page that an experiment opens loads when it is asked for: with a model in it, it has tens of megabytes.
 function Further({ place, words, children }: { place: Place; words: Words; children: ComponentChildren }) {
@@ -113,7 +90,7 @@ export function ExperimentPage<I extends Id>({ guided, words }: { guided: Guided
         {guide.setting(numbers)}
         <Terms words={words} />
         {figures.before?.(numbers, words)}
-        <Prediction question={guide.question(numbers)} options={guide.options(numbers)} right={right} chosen={chosen} choose={choose} words={words} />
+        <Prediction question={guide.question(numbers)} options={guide.options(numbers)} right={right} chosen={chosen} choose={choose} words={words.prediction} />
         {chosen !== null && (
           <div class="answer">
             <section><h3>{words.computed}</h3>{figures.after(numbers, words)}</section>

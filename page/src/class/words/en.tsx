@@ -1,5 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { counted } from "../../counted";
+import type { PredictionWords } from "../../prediction";
 import { given, meanOf, sinkOptions, stripeOf, tiredOptions, twoHeadsOptions } from "../experiments";
 import type { Id, Numbers } from "../numbers";
 import { fixed, percent, rounded, shown, sum } from "../numbers";
@@ -22,10 +23,7 @@ export interface Words {
   cannotRun: (error: string) => string;
   of: (number: number, count: number) => string;
   terms: { title: string; list: [string, string][] };
-  predict: string;
-  yes: string;
-  no: (right: string) => string;
-  again: string;
+  prediction: PredictionWords;
   computed: string;
   why: string;
   hand: string;
@@ -91,10 +89,7 @@ export const en: Words = {
       ["logit", "The number from which the model makes the probability of a next token, by softmax."],
     ],
   },
-  predict: "Predict",
-  yes: "Yes.",
-  no: (right) => `It is: ${right}.`,
-  again: "Predict again",
+  prediction: { title: "Predict", yes: "Yes.", no: (right) => `It is: ${right}.`, again: "Predict again" },
   computed: "What was computed",
   why: "Why",
   hand: "Check it by hand",
