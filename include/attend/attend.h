@@ -29,6 +29,7 @@
 #include "attend/score_split.h"
 #include "attend/session.h"
 #include "attend/steering.h"
+#include "attend/tasks.h"
 #include "attend/tokenizer.h"
 #include "attend/variants.h"
 #include "attend/vectors.h"

@@ -25,6 +25,8 @@ namespace attend::inline v0 {
 enum class ATTEND_API GradientOf : std::uint8_t {
   logit,            // of a decoder's `token` at `position`, minus that of `against` where it is given
   log_probability,  // of `tokens`, one after another: the first at `position`, the next at the row after it; their sum
+  label,            // of a task's head: the logit of label `token`, a number of ModelInfo::labels (of ModelTask::fill a
+                    // token), minus that of label `against` where it is given; of tag and fill at `position`
   cosine,           // of the text's vector, as Model::embed() gives it, to `vector`
   sum,              // of each hidden state [N,E] times its number of `cotangent`, and likewise at places
 };
@@ -38,7 +40,7 @@ struct ATTEND_API Cotangent {
 
 struct ATTEND_API GradientOptions {
   GradientOf of = GradientOf::logit;
-  std::optional<std::int64_t> token = {}, against = {};  // logit; token: none: the likeliest
+  std::optional<std::int64_t> token = {}, against = {};  // logit, label; token: none: the likeliest
   std::span<const std::int64_t> tokens = {};             // log_probability
   std::int64_t position = -1;                            // of a row; -1: the last
   OptionalView vector = {};                              // cosine: [vector_size], floating point
@@ -56,13 +58,13 @@ struct ATTEND_API GradientOptions {
 
 struct ATTEND_API Gradient {
   std::vector<double> values = {};         // of each of the K numbers; of most one
-  std::optional<std::int64_t> token = {};  // of logit: which it was
+  std::optional<std::int64_t> token = {};  // of logit and label: which it was
   std::int64_t position = 0;               // of logit and log_probability, from 0
 };
 
 // Throws bad_value and bad_shape for what Model::forward() refuses, tokens outside the vocabulary, positions outside
-// the text, logits of encoders, cosines of decoders that have no vector, and NaN or infinity in a gradient. Bits: the
-// same for any number of threads, and for any `memory`.
+// the text, logits of encoders, labels of models without a task's head, cosines of decoders that have no vector, and
+// NaN or infinity in a gradient. Bits: the same for any number of threads, and for any `memory`.
 ATTEND_API Gradient gradient(const Model& model, std::span<const std::int64_t> ids,
                              const GradientOptions& options = {});
 // The same of several texts, in passes of several at a time where they ask for a logit, log-probabilities or a cosine

@@ -32,6 +32,15 @@ enum class ATTEND_API ModelFamily : std::uint8_t {
 // As it is written there: "bert", "gpt2", "llama", ...
 ATTEND_API std::string_view name_of(ModelFamily family);
 
+// What a task's head behind a model answers: attend/tasks.h.
+enum class ATTEND_API ModelTask : std::uint8_t {
+  classify,  // a class of a text or a pair of texts, or how well the second of a pair answers the first
+  tag,       // a label of each token
+  fill,      // a word for a mask
+};
+// "classify", "tag", "fill"
+ATTEND_API std::string_view name_of(ModelTask task);
+
 // What a model is, as its config.json has it.
 struct ATTEND_API ModelInfo {
   std::string type;  // its model_type: "bert", "qwen2", ...
@@ -60,9 +69,11 @@ struct ATTEND_API ModelInfo {
   std::vector<std::string> formats = {};
   std::int64_t weight_bytes = 0;
   std::vector<std::int64_t> end;  // the ids that end a text; empty for encoders
-  // A task's layers behind the model, which are left out: "SequenceClassification", "MaskedLM", ..., as config.json's
-  // architectures have it, else what its tensors' names begin with, "classifier"; empty: there are none.
+  // A task's layers behind the model: "SequenceClassification", "MaskedLM", ..., as config.json's architectures have
+  // it, else what its tensors' names begin with, "classifier"; empty: there are none. Without a task they are left out.
   std::string head = {};
+  std::optional<ModelTask> task = {};          // what they answer
+  std::vector<std::string> labels = {};        // of classify and tag, as id2label has them
   bool embeds = true;                          // whether embed() can make what the folder says its embeddings are
   std::int64_t vector_size = 0;                // of embed()'s vectors; 0: it makes none
   std::int64_t max_seq_length = 0;             // tokens of a sentence that embed() takes, at most

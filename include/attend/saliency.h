@@ -26,8 +26,8 @@ enum class ATTEND_API SaliencyMethod : std::uint8_t {
 };
 
 struct ATTEND_API SaliencyOptions {
-  // Whose gradient: of a logit, log-probabilities or a cosine, with types and decoder_ids. observe, edits and memory
-  // are not taken.
+  // Whose gradient: of a logit, log-probabilities, a label's logit or a cosine, with types and decoder_ids. observe,
+  // edits and memory are not taken.
   GradientOptions number = {};
   SaliencyMethod method = SaliencyMethod::integrated;
   // Of integrated: an embedding [input_size] for every token; none: the mean over the table.
@@ -48,7 +48,7 @@ struct ATTEND_API Saliency {
   double baseline_value = 0;  // what it is where every token is the baseline
   double missing = 0;         // what the points of the path miss
   std::int64_t steps = 0;     // how many there were
-  std::optional<std::int64_t> token = {}, against = {};  // of a logit: which it was
+  std::optional<std::int64_t> token = {}, against = {};  // of a token's logit: which it was
   std::int64_t position = 0;                             // of a logit or log-probabilities, from 0
 };
 

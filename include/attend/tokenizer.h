@@ -76,6 +76,10 @@ class ATTEND_API Tokenizer {
   std::optional<std::int64_t> id(std::string_view token) const;
   // The token as the vocabulary writes it: "##ing", "Ġthe". Throws bad_value.
   const std::string& token(std::int64_t id) const;
+  // What a token that goes on with a word begins with, as the vocabulary writes it: "##". Empty: nothing marks it.
+  std::string_view continuation() const;
+  // The token for what no token stands for; none: there is none.
+  std::optional<std::int64_t> unknown() const;
 
  private:
   friend class Model;  // whose load_tokenizer() has the parts of a GGUF file

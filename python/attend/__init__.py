@@ -71,6 +71,7 @@ from ._core import (
 from ._features import Features
 from ._gradient import Gradient
 from ._recording import RecordedLayer, Recording
+from ._tasks import Classification, Filling, Ranked, Tag, Tagged
 from ._vectors import Near
 
 __version__ = _version("attend-cpu")
@@ -80,9 +81,11 @@ __all__ = [
     "AttentionSteps",
     "AttentionSummary",
     "Attribution",
+    "Classification",
     "Edit",
     "Encoding",
     "Features",
+    "Filling",
     "Generator",
     "Gradient",
     "HeadScores",
@@ -95,10 +98,13 @@ __all__ = [
     "Near",
     "Page",
     "Picture",
+    "Ranked",
     "RecordedLayer",
     "Recording",
     "SparseAutoencoder",
     "Steering",
+    "Tag",
+    "Tagged",
     "Tokenizer",
     "Trace",
     "VectorFile",

@@ -55,7 +55,7 @@ nb::object saliency_(const Loaded& self, nb::handle ids, nb::handle token, nb::h
 constexpr const char* saliency_doc =
     R"(Which tokens a number of the model's comes from, through all layers: an attend.Saliency.
 
-token, against, position and of say the number, as for gradient(): a logit, log-probabilities, or of encoders of=vector, the cosine
+token, against, position and of say the number, as for gradient(): a logit, log-probabilities, of="label" the logit of a head's label, or of encoders of=vector, the cosine
 of the text's embed() to it. method: "integrated" gradients (Sundararajan et al. 2017) from a baseline, an embedding [input_size] or a token;
 None: the mean over the table. tokens + encoder + missing = value - baseline_value. At most `steps` points of the path are computed,
 closer where the gradient turns, until they miss 0.5 % of the change; missing says what they miss, and more than 5 % is much. "input": gradient times input

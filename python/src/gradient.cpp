@@ -67,7 +67,7 @@ class Question {
       std::ranges::copy(found.values, all.data<double>());
       value = to_python({}, std::move(all));
     }
-    const bool answers = options_.of == GradientOf::logit || options_.of == GradientOf::log_probability;
+    const bool answers = options_.of != GradientOf::cosine && options_.of != GradientOf::sum;
     const nb::object made = nb::module_::import_("attend._gradient").attr("Gradient");
     return made(arrays, value, found.token ? nb::object(nb::int_(*found.token)) : nb::none(),
                 answers ? nb::object(nb::int_(found.position)) : nb::none());
@@ -117,7 +117,8 @@ ids [N], or a text; types, edits and decoder_ids as forward() has them.
 
 of: "logit" (None) of `token` (an id, or its text; None: the likeliest) as the next one at the row `position`, less that of
 `against`; "log_probability" of `token`, or the sum of those of a list of tokens, the first at `position` and each at the row after;
-an array [V]: the cosine of the text's embed() to it; an array [N,E]: the sum of it times the hidden states; a dict
+"label" of a task's head: the logit of the label `token`, by name or number (None: the highest), less that of `against`, of taggers and
+masked words at the row `position`; an array [V]: the cosine of the text's embed() to it; an array [N,E]: the sum of it times the hidden states; a dict
 {("z", 3): array, ...}: the sum of arrays times what stands at places, "hidden" the hidden states. Arrays [K,N,...] are K numbers.
 
 at: places as forward(keep=) names them; None: ["embeddings"], the rows of the table. observe is called with each place's name, its

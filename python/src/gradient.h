@@ -1,6 +1,7 @@
 // Which number of a pass a gradient is of, as Python says it.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <optional>
 #include <string>
@@ -39,6 +40,11 @@ class Number {
  private:
   void read_name(const Loaded& self, nb::handle of, nb::handle token, nb::handle against) {
     const std::string name = of.is_none() ? "logit" : nb::cast<std::string>(of);
+    if (name == "label") {
+      of_ = GradientOf::label;
+      token_ = read_label(self, "token", token), against_ = read_label(self, "against", against);
+      return;
+    }
     against_ = self.read_token(function_, "against", against);
     if (name == "logit") {
       token_ = self.read_token(function_, "token", token);
@@ -46,7 +52,7 @@ class Number {
     }
     if (name != "log_probability")
       throw Error(ErrorCode::bad_value, function_,
-                  "of is '" + name + "', expected 'logit', 'log_probability', an array or a dict of arrays");
+                  "of is '" + name + "', expected 'logit', 'log_probability', 'label', an array or a dict of arrays");
     if (against_) throw Error(ErrorCode::bad_value, function_, "against is of a logit");
     of_ = GradientOf::log_probability;
     if (nb::isinstance<nb::str>(token) || nb::isinstance<nb::int_>(token)) {
@@ -54,6 +60,19 @@ class Number {
     } else if (!token.is_none()) {
       tokens_ = list_of(read_integers(function_, "token", token));
     }
+  }
+
+  // A label's name or number, or of a model that fills masks a token; none: not given.
+  std::optional<std::int64_t> read_label(const Loaded& self, const char* name, nb::handle given) const {
+    const std::vector<std::string>& labels = self.model.info().labels;
+    if (!nb::isinstance<nb::str>(given) || labels.empty()) return self.read_token(function_, name, given);
+    const std::string said = text_of(given);
+    const auto found = std::ranges::find(labels, said);
+    if (found != labels.end()) return found - labels.begin();
+    std::string all;
+    for (const std::string& each : labels) all += (all.empty() ? "" : ", ") + each;
+    throw Error(ErrorCode::bad_value, function_,
+                std::string(name) + " is " + repr_of(given) + ", expected one of the model's labels: " + all);
   }
 
   View keep(const std::string& name, nb::handle given) {

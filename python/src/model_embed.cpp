@@ -8,6 +8,7 @@
 
 #include "call.h"
 #include "model.h"
+#include "progress.h"
 #include "text.h"
 
 namespace attend::python {
@@ -55,32 +56,6 @@ std::optional<bool> read_switch(const char* name, nb::handle given) {
       (std::string(embed_function) + ": " + name + ": expected True, False or None, got " + repr_of(given)).c_str());
 }
 
-// progress of embed(): True is a bar of attend's own.
-class Shown {
- public:
-  Shown(nb::handle progress, std::size_t count) {
-    if (progress.is(nb::bool_(false))) return;
-    if (progress.is(nb::bool_(true))) bar_ = nb::module_::import_("attend._progress").attr("Bar")(count);
-    tell_ = progress_of(embed_function, bar_.is_valid() ? nb::handle(bar_) : progress);
-  }
-  Shown(const Shown&) = delete;
-  Shown& operator=(const Shown&) = delete;
-  ~Shown() {
-    if (!bar_.is_valid()) return;
-    const nb::error_scope raised;  // what ends the call, if anything does
-    try {
-      bar_.attr("close")();
-    } catch (nb::python_error& error) {
-      error.discard_as_unraisable("attend: a progress bar");
-    }
-  }
-  const std::function<void(double)>& tell() const { return tell_; }
-
- private:
-  nb::object bar_;
-  std::function<void(double)> tell_;
-};
-
 nb::object embed(const Loaded& self, nb::handle sentences, nb::handle prompt, nb::handle normalize, bool truncate,
                  bool return_cut, nb::handle progress, nb::handle starts, nb::handle types, nb::handle edits) {
   constexpr const char* function = embed_function;
@@ -108,7 +83,7 @@ nb::object embed(const Loaded& self, nb::handle sentences, nb::handle prompt, nb
           (std::string(function) + ": prompt: expected a text or a name, got " + repr_of(prompt)).c_str());
     options.prompt = text_of(prompt);
   }
-  const Shown shown(progress, texts->size());
+  const Shown shown(function, progress, texts->size());
   options.progress = shown.tell();
   const Embeddings made =
       call(function, [&] { return self.model.embed(std::span<const std::string>(*texts), options); });

@@ -71,7 +71,16 @@ void bind_model_info(nb::module_& m) {
                                      : nb::object(nb::str(self.head.c_str(), self.head.size()));
           },
           nb::sig("def head(self) -> str | None"),
-          "a task's layers behind the model, which are left out: 'SequenceClassification', ...; or None")
+          "a task's layers behind the model: 'SequenceClassification', ...; or None. Without a task they are left out")
+      .def_prop_ro(
+          "task",
+          [](const ModelInfo& self) {
+            return self.task ? nb::object(nb::str(name_of(*self.task).data(), name_of(*self.task).size()))
+                             : nb::object(nb::none());
+          },
+          nb::sig("def task(self) -> Literal['classify', 'tag', 'fill'] | None"),
+          "what the head answers: the method of that name; or None")
+      .def_ro("labels", &ModelInfo::labels, "of classify() and tag(), as id2label has them")
       .def_ro("embeds", &ModelInfo::embeds, "whether embed() can make what the folder says its embeddings are")
       .def_ro("vector_size", &ModelInfo::vector_size, "V, of embed()'s vectors; 0: it makes none")
       .def_ro("max_seq_length", &ModelInfo::max_seq_length, "tokens of a sentence that embed() takes, at most")

@@ -42,12 +42,14 @@ class Asked {
   std::int64_t copies() const { return copies_; }
 
   // Of one sequence.
-  Tensor from(const Tensor& hidden, Gradient& result) const {
+  Tensor from(const Tensor& hidden, std::span<const std::int64_t> ids, Gradient& result) const {
     switch (options_.of) {
       case GradientOf::logit:
         return of_logit(hidden, result);
       case GradientOf::log_probability:
         return of_log_probability(hidden, result);
+      case GradientOf::label:
+        return of_label(hidden, ids, result);
       case GradientOf::cosine:
         return of_cosine(hidden, result);
       case GradientOf::sum:
@@ -61,18 +63,30 @@ class Asked {
     const ModelInfo& info = parts_.info;
     const bool answers = options_.of == GradientOf::logit || options_.of == GradientOf::log_probability;
     if (answers) models::output_of(parts_, function);
-    if (options_.token) analysis::check_token(function, "token", *options_.token, info);
-    if (options_.against) analysis::check_token(function, "against", *options_.against, info);
+    const bool of_tokens = options_.of != GradientOf::label;
+    if (options_.token && of_tokens) analysis::check_token(function, "token", *options_.token, info);
+    if (options_.against && of_tokens) analysis::check_token(function, "against", *options_.against, info);
     for (const std::int64_t token : options_.tokens) analysis::check_token(function, "tokens", token, info);
     if (options_.of == GradientOf::log_probability && options_.tokens.empty())
       fail(ErrorCode::bad_value, function, "there are no tokens whose log-probability is asked for");
     if (options_.of == GradientOf::cosine) check_vector();
+    if (options_.of == GradientOf::label) check_labels();
     if (options_.of != GradientOf::sum) return;
     if (!options_.cotangent && options_.at_places.empty())
       fail(ErrorCode::bad_value, function, "a sum needs a cotangent of the hidden states, or of places");
     const View& first = options_.cotangent ? *options_.cotangent : options_.at_places.front().values;
     copies_ = first.rank() == 3 ? first.size(0) : 1;
     if (copies_ < 1) fail(ErrorCode::bad_shape, function, "a cotangent has shape {}, of no number", first.shape());
+  }
+
+  void check_labels() const {
+    if (!parts_.head)
+      fail(ErrorCode::bad_value, function, "a label is of a model with a task's head, and this one of type {} has none",
+           parts_.info.type);
+    const std::int64_t count = parts_.head->output.out_size();
+    for (const auto& each : {options_.token, options_.against})
+      if (each && (*each < 0 || *each >= count))
+        fail(ErrorCode::bad_value, function, "a label is {}, expected 0 to {}", *each, count - 1);
   }
 
   void check_vector() const {
@@ -107,6 +121,24 @@ class Asked {
     Tensor out(hidden.shape());
     out.view().select(0, row).copy_from(models::output_of(parts_, function).input_gradient(d, logits));
     return out;
+  }
+
+  Tensor of_label(const Tensor& hidden, std::span<const std::int64_t> ids, Gradient& result) const {
+    const models::TaskHead& head = *parts_.head;
+    const std::int64_t starts[] = {0, hidden.size(0)};
+    const bool each = head.reads == models::TaskHead::Reads::each;
+    const std::int64_t row = each ? row_of(hidden) : 0;
+    const Tensor rows = head.rows(hidden, ids, starts), logits = head.logits(rows.view().slice(0, row, row + 1));
+    const float* all = logits.data<float>();
+    const std::int64_t label =
+        options_.token.value_or(analysis::likeliest({all, static_cast<std::size_t>(logits.count())}));
+    Tensor d({logits.count()});
+    d.data<float>()[label] += 1;
+    if (options_.against) d.data<float>()[*options_.against] -= 1;
+    result.token = label, result.position = row;
+    result.values = {static_cast<double>(all[label]) -
+                     (options_.against ? static_cast<double>(all[*options_.against]) : 0)};
+    return head.input_gradient(hidden, ids, row, d);
   }
 
   Tensor of_log_probability(const Tensor& hidden, Gradient& result) const {
@@ -238,12 +270,21 @@ std::vector<Gradient> analysis::gradients(const Model& model, std::span<const st
   back.copies = copies;
   back.attentions = shown.attentions;
   if (first.memory) back.memory = *first.memory;
+  // Those that the hidden states are of.
+  const auto ids_of = [&](std::size_t s) {
+    const std::span<const std::int64_t> of = first.decoder_ids.empty() ? ids : first.decoder_ids;
+    return results.size() == 1
+               ? of
+               : of.subspan(static_cast<std::size_t>(begins[s]), static_cast<std::size_t>(begins[s + 1] - begins[s]));
+  };
   back.from = [&](const Tensor& hidden) {
-    if (results.size() == 1) return asked[0].from(hidden, results[0]);
+    if (results.size() == 1) return asked[0].from(hidden, ids_of(0), results[0]);
     Tensor all = Tensor::uninitialized(hidden.shape());
     for (std::size_t s = 0; s < results.size(); ++s) {
       const Tensor own = hidden.view().slice(0, begins[s], begins[s + 1]).clone();
-      all.view().slice(0, begins[s], begins[s + 1]).copy_from(asked[asked.size() > 1 ? s : 0].from(own, results[s]));
+      all.view()
+          .slice(0, begins[s], begins[s + 1])
+          .copy_from(asked[asked.size() > 1 ? s : 0].from(own, ids_of(s), results[s]));
     }
     return all;
   };
@@ -267,7 +308,7 @@ Gradient analysis::number(const Model& model, std::span<const std::int64_t> ids,
   const Tensor hidden = model.forward(
       ids,
       {.types = options.types, .decoder_ids = options.decoder_ids, .edits = options.edits, .knockouts = knockouts});
-  asked.from(hidden, result);
+  asked.from(hidden, options.decoder_ids.empty() ? ids : options.decoder_ids, result);
   return result;
 }
 

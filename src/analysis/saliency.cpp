@@ -293,14 +293,16 @@ Saliency saliency(const Model& model, std::span<const std::int64_t> ids, const S
   SaliencyOptions own = options;
   Saliency result;
   // The likeliest token is the text's, not that of each point.
-  const bool likeliest = own.number.of == GradientOf::logit && !own.number.token;
+  const bool of_label = own.number.of == GradientOf::label;
+  const bool likeliest = (own.number.of == GradientOf::logit || of_label) && !own.number.token;
   Integral integral(model, own, std::move(paths));
   if (likeliest) own.number.token = integral.compute({1.0}).front().of.token;
-  result.against = options.number.against;
+  if (!of_label) result.against = options.number.against;
   if (options.method == SaliencyMethod::input) {
     Gradient of;
     put(integral.input_times_gradient(of), counts, result);
-    result.value = of.values.front(), result.token = of.token, result.position = of.position, result.steps = 1;
+    result.value = of.values.front(), result.position = of.position, result.steps = 1;
+    if (!of_label) result.token = of.token;
     return result;
   }
   std::vector<Point> points;
@@ -315,7 +317,8 @@ Saliency saliency(const Model& model, std::span<const std::int64_t> ids, const S
   result.value = at(1)->value, result.baseline_value = at(0)->value;
   result.missing = result.value - result.baseline_value - std::accumulate(sums.begin(), sums.end(), 0.0);
   result.steps = std::ssize(points);
-  result.token = at(1)->of.token, result.position = at(1)->of.position;
+  result.position = at(1)->of.position;
+  if (!of_label) result.token = at(1)->of.token;
   return result;
 }
 

@@ -165,6 +165,7 @@ RmsNorm Loading::rms_norm(const std::string& name, std::int64_t size, double eps
 
 std::optional<Output> Loading::head(const std::string& embeddings, const Matrix& words, std::int64_t in,
                                     std::int64_t out, bool tied, const char* older, const char* bias) {
+  if (has_task_) return std::nullopt;
   const std::string name = older && weights_.find(older) ? older : "lm_head.weight";
   const auto copy = found_as_.find(prefix_ + embeddings);
   const Matrix* own = weights_.find(name);
@@ -176,6 +177,17 @@ std::optional<Output> Loading::head(const std::string& embeddings, const Matrix&
     return Output{borrow(take_matrix(name, out, in, widens_), added)};
   taken_.insert(name);
   return Output{borrow(words, added)};
+}
+
+Linear Loading::words_output(const std::string& name, const Matrix& words, std::int64_t in, std::int64_t out, bool bias,
+                             const char* other_bias, bool tied) {
+  const bool own = !tied || weights_.find(prefix_ + name + ".weight");
+  const Matrix weight = own ? matrix(name + ".weight", out, in) : words;
+  if (!bias) return borrow(weight);
+  // Tied, the output's own bias is the other one, as Transformers has it, and files may have either or both.
+  const std::string own_bias = prefix_ + name + ".bias", other = other_bias ? prefix_ + other_bias : own_bias;
+  const bool is_other = weights_.find(other) && (tied || !weights_.find(own_bias));
+  return borrow(weight, take_row(is_other ? other : own_bias, out));
 }
 
 void Loading::has_copies(std::initializer_list<const char*> copies, const std::string& of) {

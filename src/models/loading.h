@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "attend/layers.h"
@@ -56,6 +57,22 @@ class Loading {
   // be there.
   std::optional<Output> head(const std::string& embeddings, const Matrix& words, std::int64_t in, std::int64_t out,
                              bool tied, const char* older = nullptr, const char* bias = nullptr);
+  // The output layer of a head for masked words: its own weight, or where the file has none the embeddings, and its
+  // bias, which some files have under the name of `other_bias`.
+  Linear words_output(const std::string& name, const Matrix& words, std::int64_t in, std::int64_t out, bool bias,
+                      const char* other_bias, bool tied);
+  // read(), of tensors outside of the model, before whose names no prefix stands.
+  template <class Read>
+  auto outside(Read read) {
+    const std::string own = std::exchange(prefix_, "");
+    auto made = read();
+    prefix_ = own;
+    return made;
+  }
+  // Whether there is a tensor of that whole name.
+  bool has(std::string_view name) const { return weights_.find(name) != nullptr; }
+  // The model is bare: a task's head reads its hidden states, and head() gives no output layer.
+  void has_task() { has_task_ = true; }
   // Other names under which files have that tensor too, or instead. Where two differ, that is one more problem.
   void has_copies(std::initializer_list<const char*> copies, const std::string& of);
   // A table that is made, of a size that no tensor confirms and that `said` says. Throws bad_file, at `said`, for one
@@ -104,7 +121,7 @@ class Loading {
   Weights weights_;
   std::string prefix_;
   DType dtype_ = DType::f32;
-  bool checking_ = true, widens_ = false;
+  bool checking_ = true, widens_ = false, has_task_ = false;
   std::set<std::string, std::less<>> taken_;
   std::vector<std::string> beginnings_, endings_, problems_;
   std::vector<IgnoredHead> heads_;
@@ -119,12 +136,17 @@ class Loading {
 // What files of older programs call a tensor; empty: the same.
 std::string older_name(const std::string& name);
 
-// Family(loading, config).
-template <class Family>
-Family build(Loading& loading, const Member& config) {
-  { const Family trial(loading, config); }
+// Family(loading, config), and then what read_more(family) reads besides.
+template <class Family, class ReadMore>
+Family build(Loading& loading, const Member& config, ReadMore read_more) {
+  {
+    const Family trial(loading, config);
+    read_more(trial);
+  }
   loading.check();
-  return Family(loading, config);
+  Family family(loading, config);
+  read_more(family);
+  return family;
 }
 
 }  // namespace attend::inline v0::models

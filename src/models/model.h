@@ -16,10 +16,13 @@
 #include "models/families/t5.h"
 #include "models/own_tokenizer.h"
 #include "models/sentences/modules.h"
+#include "models/tasks/head.h"
 
 namespace attend::inline v0 {
 
 namespace models {
+
+struct TaskTexts;
 
 using Family = std::variant<Bert, ModernBert, Gpt2, Llama, GptNeox, Opt, Bart, T5, T5Encoder>;
 
@@ -38,9 +41,13 @@ struct Model::Parts {
   models::Loading::Kept kept;  // the family borrows it
   models::Family family;
   ModelInfo info;
+  std::optional<models::TaskHead> head = {};
+  std::shared_ptr<const models::TaskTexts> texts = {};  // of a model with a head; null: they can't be read, which says
+  std::optional<Error> texts_error = {};
   std::optional<models::SentenceModules> sentences = {};
   std::optional<Error> pooling = {};  // what embed() fails with, where these can't be read
   std::unique_ptr<const models::OwnTokenizer> tokenizer = {}, of_sentences = {};  // of sentences: where that is another
+  std::unique_ptr<const models::OwnTokenizer> of_texts = {};                      // of a task's texts, likewise
 };
 
 // For a room that looks inside of a model.

@@ -12,6 +12,7 @@
 #include "models/model.h"
 #include "models/model_types.h"
 #include "models/other_types.h"
+#include "models/tasks/task_texts.h"
 
 namespace attend::inline v0 {
 
@@ -37,30 +38,54 @@ Opened open(const std::filesystem::path& path) {
   return {{file.weights.place(), std::move(file.config)}, std::move(file.weights), std::move(file.file)};
 }
 
-Family read(ModelFamily family, Loading& loading, const Member& config) {
-  switch (family) {
-    case ModelFamily::bert:
-      return models::build<models::Bert>(loading, config);
-    case ModelFamily::gpt2:
-      return models::build<models::Gpt2>(loading, config);
-    case ModelFamily::llama:
-      return models::build<models::Llama>(loading, config);
-    case ModelFamily::gpt_neox:
-      return models::build<models::GptNeox>(loading, config);
-    case ModelFamily::opt:
-      return models::build<models::Opt>(loading, config);
-    case ModelFamily::modernbert:
-      return models::build<models::ModernBert>(loading, config);
-    case ModelFamily::bart:
-      return models::build<models::Bart>(loading, config);
-    case ModelFamily::t5:
-      if (!models::is_t5_encoder(config)) return models::build<models::T5>(loading, config);
-      [[fallthrough]];
-    case ModelFamily::t5_encoder:
-      return models::build<models::T5Encoder>(loading, config);
+// The family, and in `head` what it answers its task by, if it has one.
+class Reader {
+ public:
+  Reader(Loading& loading, const Member& config) : loading_(loading), config_(config) {
+    task_ = models::task_of(loading, config);
+    if (task_) loading.has_task();
   }
-  fail(ErrorCode::bad_value, function, "there is no model family {}", static_cast<int>(family));
-}
+
+  Family read(ModelFamily family) {
+    switch (family) {
+      case ModelFamily::bert:
+        return build<models::Bert>();
+      case ModelFamily::gpt2:
+        return build<models::Gpt2>();
+      case ModelFamily::llama:
+        return build<models::Llama>();
+      case ModelFamily::gpt_neox:
+        return build<models::GptNeox>();
+      case ModelFamily::opt:
+        return build<models::Opt>();
+      case ModelFamily::modernbert:
+        return build<models::ModernBert>();
+      case ModelFamily::bart:
+        return build<models::Bart>();
+      case ModelFamily::t5:
+        if (!models::is_t5_encoder(config_)) return build<models::T5>();
+        [[fallthrough]];
+      case ModelFamily::t5_encoder:
+        return build<models::T5Encoder>();
+    }
+    fail(ErrorCode::bad_value, function, "there is no model family {}", static_cast<int>(family));
+  }
+  std::optional<models::TaskHead>& head() { return head_; }
+
+ private:
+  template <class Of>
+  Family build() {
+    return models::build<Of>(loading_, config_, [&](const Of& family) {
+      if constexpr (requires { family.words(); })
+        if (task_) head_.emplace(models::read_head(loading_, config_, *task_, family.words(), family.info()));
+    });
+  }
+
+  Loading& loading_;
+  const Member& config_;
+  std::optional<ModelTask> task_;
+  std::optional<models::TaskHead> head_;
+};
 
 const ModelType& type_of(const Member& config) {
   const Member member = config["model_type"];
@@ -109,6 +134,18 @@ std::string name_of(const Loading::IgnoredHead& head, const Member& config) {
   return own.substr(at + 3);
 }
 
+void read_task(const Member& config, ModelTask task, ModelInfo& info) {
+  info.task = task;
+  const std::string name = models::class_of_model(config);
+  info.head = name.substr(name.rfind("For") + 3);
+  if (task != ModelTask::fill) info.labels = models::read_labels(config);
+}
+
+// Whether it was trained to answer for something else than text alone.
+bool is_task(const ModelInfo& info) {
+  return info.task && *info.task != ModelTask::fill;
+}
+
 // How sentences become vectors, or why that is not known: embed() alone fails then. A task's head was trained to be
 // what reads the hidden states: that they are vectors of their own, modules.json must say.
 void read_sentences(const std::filesystem::path& path, const models::GgufFile* gguf, const Member& config, bool of_task,
@@ -122,8 +159,8 @@ void read_sentences(const std::filesystem::path& path, const models::GgufFile* g
            info.type);
     if (of_task && !is_there(path / "modules.json"))
       fail(ErrorCode::bad_file, "Model.embed",
-           "{} has a head for {}, which is left out, and no modules.json, which would say what its vectors are",
-           quote(path.string()), info.head);
+           "{} has a head for {} and no modules.json, which would say what its vectors are", quote(path.string()),
+           info.head);
     parts.sentences = gguf ? models::gguf_sentences(config, size, info.longest)
                            : models::read_sentences(path, config, size, info.longest);
     if (gguf) models::read_own_sentences(*gguf, size, *parts.sentences);
@@ -133,8 +170,17 @@ void read_sentences(const std::filesystem::path& path, const models::GgufFile* g
     return;
   }
   info.vector_size = parts.sentences->vector_size;
-  info.max_seq_length = parts.sentences->max_tokens;
-  info.prompts = parts.sentences->prompts;
+  info.max_seq_length = parts.sentences->texts.max_tokens;
+  info.prompts = parts.sentences->texts.prompts;
+}
+
+// How a task's texts become ids, or why that is not known.
+void read_texts(const std::filesystem::path& path, const Member& config, Model::Parts& parts) {
+  try {
+    parts.texts = std::make_shared<const models::TaskTexts>(models::read_task_texts(path, config, parts.info.longest));
+  } catch (const Error& error) {
+    parts.texts_error = error;
+  }
 }
 
 }  // namespace
@@ -151,7 +197,8 @@ Model Model::load(const std::filesystem::path& name, const ModelOptions& options
   const Member config(said.place(), all);
   Loading loading(std::move(file.weights), type.prefix, options.dtype ? options.dtype : models::said_dtype(config),
                   options.dtype.has_value());
-  Family family = read(type.family, loading, config);
+  Reader reader(loading, config);
+  Family family = reader.read(type.family);
   ModelInfo info = std::visit([](const auto& of) { return of.info(); }, family);
   if (info.input_size == 0) info.input_size = info.embedding_size;
   info.parameters = loading.parameters();
@@ -159,14 +206,18 @@ Model Model::load(const std::filesystem::path& name, const ModelOptions& options
   info.weight_bytes = loading.weight_bytes();
   const std::optional<Loading::IgnoredHead> head = loading.ignored_head();
   if (head) info.head = name_of(*head, said);
+  if (reader.head()) read_task(said, reader.head()->task, info);
   if (!file.gguf) read_generation(inside, said, info);
   if (file.gguf && info.decoder()) models::read_own_generation(*file.gguf, info);
-  auto parts =
-      std::make_shared<Parts>(Parts{.kept = loading.keep(), .family = std::move(family), .info = std::move(info)});
-  read_sentences(path, file.gguf ? &*file.gguf : nullptr, said, head && head->of_task, *parts);
+  auto parts = std::make_shared<Parts>(Parts{
+      .kept = loading.keep(), .family = std::move(family), .info = std::move(info), .head = std::move(reader.head())});
+  read_sentences(path, file.gguf ? &*file.gguf : nullptr, said, (head && head->of_task) || is_task(parts->info),
+                 *parts);
+  if (parts->head) read_texts(path, config, *parts);
   parts->tokenizer = std::make_unique<models::OwnTokenizer>(inside, false);
-  if (parts->sentences && parts->sentences->lower_case)
+  if (parts->sentences && parts->sentences->texts.lower_case)
     parts->of_sentences = std::make_unique<models::OwnTokenizer>(inside, true);
+  if (parts->texts && parts->texts->lower_case) parts->of_texts = std::make_unique<models::OwnTokenizer>(inside, true);
   return Model(std::move(parts));
 }
 

@@ -66,6 +66,12 @@ std::string_view name_of(ModelFamily family) {
   return row_of(family).name;
 }
 
+std::string_view name_of(ModelTask task) {
+  constexpr std::string_view names[] = {"classify", "tag", "fill"};
+  if (const auto n = static_cast<std::size_t>(task); n < std::size(names)) return names[n];
+  fail(ErrorCode::bad_value, "name_of", "there is no model task {}", static_cast<int>(task));
+}
+
 bool ModelInfo::decoder() const {
   return row_of(family).decodes;
 }

@@ -11,6 +11,8 @@ std::string to_json(const ModelInfo& x) {
   return text_of({{"type", x.type},
                   {"family", name_of(x.family)},
                   {"head", x.head.empty() ? Json() : Json(x.head)},
+                  {"task", x.task ? Json(name_of(*x.task)) : Json()},
+                  {"labels", x.labels},
                   {"layers", x.layers},
                   {"heads", x.heads},
                   {"kv_heads", x.kv_heads},

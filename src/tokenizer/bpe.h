@@ -28,6 +28,8 @@ class Bpe {
   Bpe(TokenMap vocabulary, const std::vector<Merge>& merges, BpeOptions options);
 
   const TokenMap& vocabulary() const { return vocabulary_; }
+  const std::string& continuation() const { return options_.prefix; }
+  std::optional<TokenId> unknown() const { return options_.unknown ? std::optional(unknown_) : std::nullopt; }
   // byte_level: the word's bytes are tokenised as byte_characters() has them.
   void tokenize(std::string_view word, bool byte_level, std::vector<WordToken>& to) const;
 

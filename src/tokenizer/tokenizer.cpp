@@ -290,4 +290,22 @@ const std::string& Tokenizer::token(std::int64_t id) const {
   return *found;
 }
 
+std::string_view Tokenizer::continuation() const {
+  return std::visit(
+      [](const auto& of) -> std::string_view {
+        if constexpr (requires { of.continuation(); }) return of.continuation();
+        return {};
+      },
+      parts_->model);
+}
+
+std::optional<std::int64_t> Tokenizer::unknown() const {
+  return std::visit(
+      [](const auto& of) -> std::optional<std::int64_t> {
+        if constexpr (requires { of.unknown(); }) return of.unknown();
+        return {};
+      },
+      parts_->model);
+}
+
 }  // namespace attend::inline v0

@@ -82,6 +82,7 @@ class Unigram {
   Unigram(TokenMap vocabulary, std::vector<double> scores, UnigramOptions options);
 
   const TokenMap& vocabulary() const { return vocabulary_; }
+  std::optional<TokenId> unknown() const { return options_.unknown; }
   // Whether a part of a word that became this token is what the token is, as the token of what is unknown has it: it
   // may be a byte's too.
   bool is_text(TokenId token, std::string_view part) const { return token == options_.unknown && !is_bytes(part); }

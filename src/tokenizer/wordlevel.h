@@ -11,6 +11,7 @@ class WordLevel {
       : vocabulary_(std::move(vocabulary)), unknown_(vocabulary_.id(unknown)) {}
 
   const TokenMap& vocabulary() const { return vocabulary_; }
+  std::optional<TokenId> unknown() const { return unknown_; }
   // Throws bad_value for what is unknown where there is no token for it.
   void tokenize(std::string_view word, std::vector<WordToken>& to) const {
     std::optional<TokenId> id = vocabulary_.id(word);

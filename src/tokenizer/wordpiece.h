@@ -17,6 +17,8 @@ class WordPiece {
   WordPiece(TokenMap vocabulary, WordPieceOptions options);
 
   const TokenMap& vocabulary() const { return vocabulary_; }
+  const std::string& continuation() const { return options_.prefix; }
+  std::optional<TokenId> unknown() const { return unknown_; }
   void tokenize(std::string_view word, std::vector<WordToken>& to) const;
 
  private:

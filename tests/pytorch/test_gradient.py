@@ -285,7 +285,7 @@ def test_bits_for_any_number_of_threads(both):
 @pytest.mark.parametrize("asked, error, words", [
     ({"token": 99}, ValueError, "token is 99, expected 0 to 98"),
     ({"position": 7}, ValueError, "position is 7, expected 0 to 6, or -7 to -1 from the end"),
-    ({"of": "loss"}, ValueError, "of is 'loss', expected 'logit', 'log_probability', an array or a dict of arrays"),
+    ({"of": "loss"}, ValueError, "of is 'loss', expected 'logit', 'log_probability', 'label', an array or a dict of arrays"),
     ({"of": "log_probability"}, ValueError, "there are no tokens whose log-probability is asked for"),
     ({"of": "log_probability", "token": [1, 2], "position": -1}, ValueError, "2 tokens from row 6 on, and there are 7 rows"),
     ({"of": np.zeros((6, 32))}, ValueError, r"cotangent has shape \[6,32\], expected \[7,32\]"),

@@ -13,10 +13,9 @@ import torch
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
 
-import tokenizers
-import transformers
 from test_quantized_files import round_weights
 from tiny_models import BOTH, CASES, made
+from tiny_tokenizers import WORDS, tokenizer_of
 
 import attend
 
@@ -24,23 +23,7 @@ sentence_transformers = pytest.importorskip("sentence_transformers")
 modules = pytest.importorskip("sentence_transformers.sentence_transformer.modules")
 
 TOLERANCE = 1e-5
-WORDS = ["the", "cat", "sat", "on", "a", "mat", "dog", "ran", "The", "CAT", "##s", "##ed", ".", ",", "query", "passage", ":"]
 SENTENCES = ["the cat sat on a mat.", "The CATs ran", "a", "", "dogs, cats, dogs", "the cat " * 60, "unknown words", "ran the mat . " * 3]
-
-
-def tokenizer_of(kind):
-    """BERT's around a text; or, for decoders, a token at its end; or nothing."""
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "</s>"]
-    vocabulary = {word: n for n, word in enumerate([*special, *WORDS])}
-    own = tokenizers.Tokenizer(tokenizers.models.WordPiece(vocabulary, unk_token="[UNK]"))
-    own.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=False)
-    own.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
-    around = {"bert": "[CLS] $A [SEP]", "end": "$A </s>", "none": "$A"}[kind]
-    own.post_processor = tokenizers.processors.TemplateProcessing(
-        single=around, pair="[CLS] $A [SEP] $B:1 [SEP]:1" if kind == "bert" else "$A $B:1",
-        special_tokens=[(word, vocabulary[word]) for word in special if word in around])
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=own, unk_token="[UNK]", pad_token="[PAD]", cls_token="[CLS]",
-                                                sep_token="[SEP]", eos_token="</s>", model_max_length=100)
 
 
 @pytest.fixture

@@ -184,19 +184,19 @@ class Reader {
 // A binding has a name for each member: what is added to SentenceModules does not compile until it is here.
 template <class Keys, class Modules>
 void list_sentences(Keys& keys, Modules& of, const SentenceModules& plain) {
-  auto& [pooling, after, dimensions, vector_size, max_tokens, cuts_begin, lower_case, chats, prompts, default_prompt] =
-      of;
+  auto& [pooling, after, dimensions, vector_size, texts] = of;
+  auto& [max_tokens, cuts_begin, lower_case, chats, prompts, default_prompt] = texts;
   auto& [modes, includes_prompt] = pooling;
   keys.setting("pooling", modes, plain.pooling.modes);
   keys.setting("include_prompt", includes_prompt, plain.pooling.includes_prompt);
   keys.modules(after, modes.size());
   keys.setting("truncate_dim", dimensions, plain.dimensions);
-  keys.setting("max_seq_length", max_tokens, plain.max_tokens);
-  keys.setting("truncates_left", cuts_begin, plain.cuts_begin);
-  keys.setting("do_lower_case", lower_case, plain.lower_case);
-  keys.setting("chat", chats, plain.chats);
-  keys.setting("prompts", prompts, plain.prompts);
-  keys.setting("default_prompt", default_prompt, plain.default_prompt);
+  keys.setting("max_seq_length", max_tokens, plain.texts.max_tokens);
+  keys.setting("truncates_left", cuts_begin, plain.texts.cuts_begin);
+  keys.setting("do_lower_case", lower_case, plain.texts.lower_case);
+  keys.setting("chat", chats, plain.texts.chats);
+  keys.setting("prompts", prompts, plain.texts.prompts);
+  keys.setting("default_prompt", default_prompt, plain.texts.default_prompt);
 }
 
 template <class Keys, class Of>
@@ -219,11 +219,11 @@ void describe_sentences(const SentenceModules& of, const SentenceModules& plain,
 
 void read_own_sentences(const GgufFile& file, std::int64_t E, SentenceModules& to) {
   const GgufKeys keys(file, of_sentences);
-  const std::int64_t longest = to.max_tokens;
+  const std::int64_t longest = to.texts.max_tokens;
   Reader reader(keys, E);
   list_sentences(reader, to, to);
   keys.check_all_read();
-  to.max_tokens = std::min(to.max_tokens, longest);
+  to.texts.max_tokens = std::min(to.texts.max_tokens, longest);
   to.vector_size = reader.size().value_or(std::ssize(to.pooling.modes) * E);
   if (to.dimensions) to.vector_size = std::min(to.vector_size, *to.dimensions);
 }

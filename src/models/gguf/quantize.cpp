@@ -140,7 +140,7 @@ Quantized quantize_folder(const fs::path& path, const fs::path& out, GgufType ty
   describe_sentences(sentences, file.root(), info, description);
   const bool tied = !info.decoder() || config["tie_word_embeddings"].truth();
   describe_weights(architecture, kept.weights, info, tied, type, description);
-  describe_tokenizer(function, folder, info, sentences.lower_case, description.values);
+  describe_tokenizer(function, folder, info, sentences.texts.lower_case, description.values);
   return write(out, description.values, description.tensors);
 }
 

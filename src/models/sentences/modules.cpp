@@ -5,9 +5,9 @@
 #include <limits>
 
 #include "attend/threads.h"
-#include "io/json_file.h"
 #include "layers/rows.h"
 #include "models/config.h"
+#include "models/sentences/keys.h"
 #include "models/weights.h"
 
 namespace attend::inline v0::models {
@@ -15,39 +15,8 @@ namespace attend::inline v0::models {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 constexpr const char* function = "Model.embed";
-
-// use(the file's JSON); nothing where there is no such file.
-template <class Use>
-bool read_if_there(const fs::path& path, Use use) {
-  if (!is_there(path)) return false;
-  const JsonFile file = read_json(function, path);
-  use(file.object());
-  return true;
-}
-
-[[noreturn]] void refuse_value(const Member& of, std::string_view known) {
-  const std::string shown = of.value().dump(-1, ' ', false, json::error_handler_t::replace);
-  fail_at(of.place(), "{} is not known here; {}", quote(shown), known);
-}
-
-// A key that may be missing or null.
-template <class T, class Read>
-T value_or(const Member& from, const char* key, T otherwise, Read read) {
-  return from.given(key) ? read(from[key]) : otherwise;
-}
-bool truth_or(const Member& from, const char* key, bool otherwise) {
-  return value_or(from, key, otherwise, [](const Member& of) { return of.truth(); });
-}
-std::string text_or(const Member& from, const char* key, const std::string& otherwise) {
-  return value_or(from, key, otherwise, [](const Member& of) { return of.text(); });
-}
-
-void only_value(const Member& from, const char* key, const char* value) {
-  if (text_or(from, key, value) != value) refuse_value(from[key], fmt::format("{} is", quote(value)));
-}
 
 // ---- modules.json ----
 
@@ -169,7 +138,7 @@ Activation read_function(const Member& config) {
 
 DenseModule read_dense(const fs::path& folder, std::int64_t& size) {
   std::optional<DenseModule> made;
-  const bool there = read_if_there(folder / "config.json", [&](const Member& config) {
+  const bool there = read_if_there(function, folder / "config.json", [&](const Member& config) {
     check_names(config);
     const std::int64_t in = config["in_features"].whole(1), out = config["out_features"].whole(1);
     if (in != size) fail_at(config["in_features"].place(), "is {}, what comes has {}", in, size);
@@ -196,105 +165,6 @@ LayerNorm read_layer_norm(const fs::path& folder, std::int64_t size) {
   return norm;
 }
 
-// ---- Sentences to ids ----
-
-// What changes neither ids nor numbers, of arguments for Transformers' classes.
-void check_arguments(const Member& config, const char* key, std::initializer_list<std::string_view> known) {
-  if (config.given(key)) config[key].only(known);
-}
-
-// A length in tokens; none where it is so large that it means no limit.
-std::optional<std::int64_t> read_length(const Member& from, const char* key) {
-  if (!from.given(key)) return std::nullopt;
-  const double length = from[key].number();
-  if (!(length >= 1)) from[key].refuse("a number of tokens");
-  if (length > 1e9) return std::nullopt;
-  return static_cast<std::int64_t>(length);
-}
-
-void read_side(const Member& from, SentenceModules& to) {
-  const std::string side = text_or(from, "truncation_side", to.cuts_begin ? "left" : "right");
-  if (side != "left" && side != "right") from["truncation_side"].refuse("left or right");
-  to.cuts_begin = side == "left";
-}
-
-// The arguments of sentence-transformers' class Transformer.
-void read_transformer(const Member& config, std::optional<std::int64_t>& length, SentenceModules& to) {
-  config.only({"max_seq_length", "do_lower_case", "tokenizer_name_or_path", "model_args", "model_kwargs", "config_args",
-               "config_kwargs", "tokenizer_args", "processor_kwargs", "processing_kwargs", "backend",
-               "transformer_task", "modality_config", "module_output_name", "unpad_inputs", "query_length",
-               "document_length", "query_expansion"});
-  to.lower_case = truth_or(config, "do_lower_case", false);
-  if (config.given("tokenizer_name_or_path")) refuse_value(config["tokenizer_name_or_path"], "null is");
-  for (const char* key : {"model_args", "model_kwargs"})
-    check_arguments(config, key, {"trust_remote_code", "attn_implementation", "dtype", "torch_dtype", "device_map"});
-  for (const char* key : {"config_args", "config_kwargs"}) check_arguments(config, key, {"trust_remote_code"});
-  check_arguments(config, "processing_kwargs", {});
-  only_value(config, "transformer_task", "feature-extraction");
-  only_value(config, "module_output_name", "token_embeddings");
-  if (config.given("modality_config")) {
-    const Member modalities = config["modality_config"];
-    only_value(modalities["text"], "method", "forward");
-    only_value(modalities["text"], "method_output_name", "last_hidden_state");
-    to.chats = modalities.has("message");
-  }
-  for (const char* key : {"processor_kwargs", "tokenizer_args"}) {
-    check_arguments(config, key,
-                    {"trust_remote_code", "use_fast", "padding_side", "truncation_side", "model_max_length"});
-    if (!config.given(key)) continue;
-    read_side(config[key], to);
-    if (config[key].given("model_max_length")) {
-      length = read_length(config[key], "model_max_length").value_or(std::numeric_limits<std::int64_t>::max());
-      return;
-    }
-  }
-  if (const auto given = read_length(config, "max_seq_length")) length = given;
-}
-
-// What Transformers' tokenizer cuts at, and where.
-std::optional<std::int64_t> read_tokenizer(const fs::path& folder, SentenceModules& to) {
-  read_if_there(folder / "tokenizer.json", [&](const Member& file) {
-    if (!file.given("truncation")) return;
-    to.cuts_begin = text_or(file["truncation"], "direction", "Right") == "Left";
-  });
-  std::optional<std::int64_t> length;
-  read_if_there(folder / "tokenizer_config.json", [&](const Member& config) {
-    length = read_length(config, config.has("model_max_length") ? "model_max_length" : "max_len");
-    read_side(config, to);
-  });
-  return length;
-}
-
-// A Transformer of modules.json has its own file beside the tokenizer's.
-void read_lengths(const fs::path& folder, bool has_modules, std::int64_t longest, SentenceModules& to) {
-  std::optional<std::int64_t> length = read_tokenizer(folder, to);
-  constexpr const char* names[] = {"bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"};
-  bool said = !has_modules;
-  for (auto name = std::begin(names); name != std::end(names) && !said; ++name) {
-    read_if_there(folder / fmt::format("sentence_{}_config.json", *name), [&](const Member& config) {
-      said = !config.value().empty();
-      read_transformer(config, length, to);
-    });
-  }
-  to.max_tokens = std::min(length.value_or(longest), longest);
-}
-
-// config_sentence_transformers.json
-void read_prompts(const Member& config, SentenceModules& to) {
-  only_value(config, "model_type", "SentenceTransformer");
-  if (config.given("truncate_dim")) to.dimensions = config["truncate_dim"].whole(1);
-  if (config.given("prompts")) {
-    const Member prompts = config["prompts"];
-    if (!prompts.value().is_object()) prompts.refuse("an object");
-    for (const auto& [name, value] : prompts.value().items())
-      to.prompts[name] = value.is_null() ? "" : prompts[name.c_str()].text();
-  }
-  if (!config.given("default_prompt_name")) return;
-  const auto found = to.prompts.find(config["default_prompt_name"].text());
-  if (found == to.prompts.end()) config["default_prompt_name"].refuse("the name of one of the prompts");
-  to.default_prompt = found->second;
-}
-
 void read_modules(const fs::path& folder, const Member& list, std::int64_t E, SentenceModules& to) {
   constexpr std::size_t most = 32;  // each may name the same tensors, and copies them
   const std::vector<Member> modules = modules_of(list);
@@ -310,7 +180,8 @@ void read_modules(const fs::path& folder, const Member& list, std::int64_t E, Se
         fail_at(modules[n]["path"].place(), "is {}, and config.json stands beside modules.json", quote(path));
     } else if (n == 1) {
       if (name != "Pooling") refuse("a Pooling follows the Transformer");
-      if (!read_if_there(folder / path / "config.json", [&](const Member& c) { to.pooling = read_pooling(c); }))
+      if (!read_if_there(function, folder / path / "config.json",
+                         [&](const Member& c) { to.pooling = read_pooling(c); }))
         fail_at({function, quote((folder / path / "config.json").string())}, "is missing");
       to.vector_size = std::ssize(to.pooling.modes) * E;
     } else if (name == "Dense") {
@@ -318,7 +189,7 @@ void read_modules(const fs::path& folder, const Member& list, std::int64_t E, Se
     } else if (name == "LayerNorm") {
       to.after.emplace_back(read_layer_norm(folder / path, to.vector_size));
     } else if (name == "Normalize") {
-      read_if_there(folder / path / "config.json", check_names);
+      read_if_there(function, folder / path / "config.json", check_names);
       to.after.emplace_back(NormalizeModule{});
     } else if (name != "Dropout") {
       refuse("after a Pooling, Dense, LayerNorm, Normalize and Dropout are");
@@ -419,8 +290,8 @@ Tensor SentenceModules::vectors(const Tensor& hidden, std::span<const std::int64
 SentenceModules plain_sentences(const Member& config, std::int64_t E, std::int64_t longest) {
   SentenceModules made;
   made.vector_size = E;
-  made.max_tokens = longest;
-  made.prompts = {{"query", ""}, {"document", ""}};
+  made.texts.max_tokens = longest;
+  made.texts.prompts = {{"query", ""}, {"document", ""}};
   if (class_of_model(config).ends_with("ForCausalLM")) made.pooling.modes = {PoolingMode::last_token};
   return made;
 }
@@ -428,15 +299,19 @@ SentenceModules plain_sentences(const Member& config, std::int64_t E, std::int64
 SentenceModules read_sentences(const fs::path& folder, const Member& config, std::int64_t E, std::int64_t longest) {
   SentenceModules made = plain_sentences(config, E, longest);
   const fs::path list = folder / "modules.json";
-  read_lengths(transformer_folder(folder), is_there(list), longest, made);
+  read_lengths(function, transformer_folder(folder), is_there(list), false, longest, made.texts);
   if (is_there(list)) {
     const JsonFile modules = read_json(function, list);
     read_modules(folder, modules.root(), E, made);
-    read_if_there(folder / "config_sentence_transformers.json", [&](const Member& c) { read_prompts(c, made); });
+    read_if_there(function, folder / "config_sentence_transformers.json", [&](const Member& c) {
+      read_prompts(c, "SentenceTransformer", made.texts);
+      if (c.given("truncate_dim")) made.dimensions = c["truncate_dim"].whole(1);
+    });
   } else {
     // Nothing says that the chat template is not to be used, and sentence-transformers uses one that is there.
-    read_if_there(folder / "tokenizer_config.json", [&](const Member& c) { made.chats = c.given("chat_template"); });
-    made.chats |= is_there(folder / "chat_template.jinja");
+    read_if_there(function, folder / "tokenizer_config.json",
+                  [&](const Member& c) { made.texts.chats = c.given("chat_template"); });
+    made.texts.chats |= is_there(folder / "chat_template.jinja");
   }
   if (made.dimensions) made.vector_size = std::min(made.vector_size, *made.dimensions);
   return made;

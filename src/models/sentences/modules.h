@@ -14,6 +14,7 @@
 
 #include "attend/layers.h"
 #include "io/json_member.h"
+#include "models/sentences/text_rules.h"
 
 namespace attend::inline v0::models {
 
@@ -69,14 +70,7 @@ struct SentenceModules {
   std::vector<SentenceModule> after = {};
   std::optional<std::int64_t> dimensions = {};  // so many of a vector's are kept
   std::int64_t vector_size = 0;
-
-  // How a sentence becomes ids.
-  std::int64_t max_tokens = 0;  // what the tokenizer adds included; more are cut
-  bool cuts_begin = false;      // instead of the end
-  bool lower_case = false;      // before the tokenizer's own normalisers
-  bool chats = false;           // sentence-transformers renders them with the chat template
-  std::map<std::string, std::string> prompts = {};
-  std::string default_prompt = {};  // the text
+  TextRules texts = {};
 
   // hidden [tokens,E] of sequences that begin at `starts` -> [sequences,vector_size]. normalize: true, to length 1;
   // false, without the folder's last Normalize; none: as the folder says.

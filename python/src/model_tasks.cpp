@@ -1,0 +1,290 @@
+// attend.Model.classify(), rank(), tag(), fill() and task_logits().
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attend/tasks.h"
+#include "call.h"
+#include "model.h"
+#include "progress.h"
+#include "text.h"
+
+namespace attend::python {
+
+namespace {
+
+constexpr const char* one_text = "a text (str, of Unicode)";
+
+nb::object made(const char* name) {
+  return nb::module_::import_("attend._tasks").attr(name);
+}
+
+std::string read_text(const char* function, const std::string& place, nb::handle given, const char* expected) {
+  std::string text;
+  if (nb::isinstance<nb::str>(given) && nb::try_cast(given, text)) return text;
+  refuse(function, place, expected, given);
+}
+
+// A list, a tuple or what else can be gone through once, but for what has no order.
+nb::list read_all(const char* function, const std::string& name, nb::handle given, const char* expected) {
+  if (nb::isinstance<nb::str>(given) || nb::isinstance<nb::bytes>(given) || PyAnySet_Check(given.ptr()) ||
+      nb::isinstance<nb::dict>(given) || !nb::hasattr(given, "__iter__"))
+    refuse(function, name, expected, given);
+  return nb::list(given);
+}
+
+std::vector<std::string> read_list_of_texts(const char* function, const std::string& name, nb::handle given) {
+  std::vector<std::string> texts;
+  for (const nb::handle each : read_all(function, name, given, "a list of texts (str)"))
+    texts.push_back(read_text(function, name + "[" + std::to_string(texts.size()) + "]", each, one_text));
+  return texts;
+}
+
+// A text, or a pair in a tuple; or a list of these.
+struct GivenTexts {
+  std::vector<std::pair<std::string, std::optional<std::string>>> held;
+  std::vector<TaskText> texts;
+
+  GivenTexts(const char* function, nb::handle given) {
+    if (nb::isinstance<nb::str>(given) || is_pair(given)) {
+      add(function, "texts", given);
+    } else {
+      std::size_t n = 0;
+      for (const nb::handle each : read_all(function, "texts", given, expected))
+        add(function, "texts[" + std::to_string(n++) + "]", each);
+    }
+    for (const auto& [text, second] : held) texts.push_back({text, second});
+  }
+
+ private:
+  static constexpr const char* expected = "a text, a pair of texts (a tuple of two), or a list of these";
+
+  static bool is_pair(nb::handle given) { return nb::isinstance<nb::tuple>(given) && nb::len(given) == 2; }
+  void add(const char* function, const std::string& place, nb::handle given) {
+    if (nb::isinstance<nb::str>(given)) {
+      held.emplace_back(read_text(function, place, given, one_text), std::nullopt);
+      return;
+    }
+    if (!is_pair(given) && !(nb::isinstance<nb::list>(given) && nb::len(given) == 2))
+      refuse(function, place, "a text, or a pair of texts", given);
+    held.emplace_back(read_text(function, place + "[0]", given[0], one_text),
+                      read_text(function, place + "[1]", given[1], one_text));
+  }
+};
+
+template <class Of>
+Of read_named(const char* function, const char* name, nb::handle given, std::span<const Of> all) {
+  std::string names, said = nb::isinstance<nb::str>(given) ? text_of(given) : "";
+  for (const Of each : all) {
+    if (said == name_of(each)) return each;
+    names += (names.empty() ? "'" : ", '") + std::string(name_of(each)) + "'";
+  }
+  if (said.empty()) refuse(function, name, names.c_str(), given);
+  throw Error(ErrorCode::bad_value, function, std::string(name) + " is " + repr_of(given) + ", expected " + names);
+}
+
+std::optional<ScoreFunction> read_function(const char* function, nb::handle given) {
+  if (given.is_none()) return std::nullopt;
+  return read_named<ScoreFunction>(function, "function", given, score_functions());
+}
+
+std::optional<std::int64_t> read_count(const char* function, const char* name, nb::handle given) {
+  if (given.is_none()) return std::nullopt;
+  return expect<std::int64_t>(function, name, whole_number, given);
+}
+
+nb::tuple labels_of(const Loaded& self) {
+  nb::list labels;
+  for (const std::string& each : self.model.info().labels) labels.append(nb::str(each.c_str(), each.size()));
+  return nb::tuple(labels);
+}
+
+nb::str name_text(std::string_view name) {
+  return nb::str(name.data(), name.size());
+}
+
+nb::object classify_(const Loaded& self, nb::handle texts, nb::handle function, nb::handle max_tokens, bool truncate,
+                     nb::handle progress) {
+  constexpr const char* name = "Model.classify";
+  const GivenTexts given(name, texts);
+  ClassifyOptions options;
+  options.function = read_function(name, function);
+  options.max_tokens = read_count(name, "max_tokens", max_tokens), options.truncate = truncate;
+  const Shown shown(name, progress, given.texts.size());
+  options.progress = shown.tell();
+  Classification found = call(name, [&] { return classify(self.model, given.texts, options); });
+  return made("Classification")(labels_of(self), to_python({}, std::move(found.logits)),
+                                to_python({}, std::move(found.scores)), name_text(name_of(found.function)), found.cut);
+}
+
+nb::object rank_(const Loaded& self, nb::handle query, nb::handle passages, nb::handle count, nb::handle function,
+                 nb::handle prompt, nb::handle max_tokens, nb::handle progress) {
+  constexpr const char* name = "Model.rank";
+  const std::string asked = read_text(name, "query", query, one_text);
+  const std::vector<std::string> given = read_list_of_texts(name, "passages", passages);
+  RankOptions options;
+  options.function = read_function(name, function);
+  options.count = read_count(name, "count", count), options.max_tokens = read_count(name, "max_tokens", max_tokens);
+  if (!prompt.is_none()) options.prompt = read_text(name, "prompt", prompt, one_text);
+  const Shown shown(name, progress, given.size());
+  options.progress = shown.tell();
+  const Ranking found = call(name, [&] { return rank(self.model, asked, given, options); });
+  const nb::object ranked = made("Ranked");
+  nb::list all;
+  for (const Ranked& each : found.passages) {
+    const std::string& text = given[static_cast<std::size_t>(each.passage)];
+    all.append(ranked(each.passage, each.score, nb::str(text.c_str(), text.size())));
+  }
+  return all;
+}
+
+// Where in the text, counted in characters, as Python's str does.
+std::int64_t characters(std::string_view text) {
+  return std::ranges::count_if(text, [](char byte) { return (static_cast<unsigned char>(byte) & 0xc0) != 0x80; });
+}
+
+nb::object python_tagged(const Loaded& self, std::string_view text, Tagged found) {
+  const nb::object tag_class = made("Tag");
+  nb::list tags;
+  for (const Tag& each : found.tags) {
+    const auto begin = static_cast<std::size_t>(each.span.begin),
+               size = static_cast<std::size_t>(each.span.end) - begin;
+    const std::int64_t start = characters(text.substr(0, begin));
+    const std::string_view span = text.substr(begin, size);
+    tags.append(tag_class(name_text(each.label), each.score, start, start + characters(span), name_text(span)));
+  }
+  return made("Tagged")(tags, nb::cast(std::move(found.tokens)), to_python({}, std::move(found.scores)),
+                        labels_of(self), found.cut);
+}
+
+nb::object tag_(const Loaded& self, nb::handle texts, nb::handle aggregation, nb::handle without, nb::handle max_tokens,
+                bool truncate, nb::handle progress) {
+  constexpr const char* name = "Model.tag";
+  const bool single = nb::isinstance<nb::str>(texts);
+  const std::vector<std::string> given =
+      single ? std::vector{read_text(name, "texts", texts, one_text)} : read_list_of_texts(name, "texts", texts);
+  TagOptions options;
+  options.aggregation = read_named<Aggregation>(name, "aggregation", aggregation, aggregations());
+  options.without = read_list_of_texts(name, "without", without);
+  options.max_tokens = read_count(name, "max_tokens", max_tokens), options.truncate = truncate;
+  const Shown shown(name, progress, given.size());
+  options.progress = shown.tell();
+  std::vector<Tagged> found = call(name, [&] { return tag(self.model, given, options); });
+  nb::list all;
+  for (std::size_t n = 0; n < given.size(); ++n) all.append(python_tagged(self, given[n], std::move(found[n])));
+  return single ? nb::object(all[0]) : nb::object(all);
+}
+
+nb::object fill_(const Loaded& self, nb::handle text, nb::handle count) {
+  constexpr const char* name = "Model.fill";
+  const std::string given = read_text(name, "text", text, one_text);
+  const auto most = expect<std::int64_t>(name, "count", whole_number, count);
+  const auto found = call(name, [&] { return fill(self.model, given, most); });
+  const nb::object filling = made("Filling");
+  nb::list masks;
+  for (const std::vector<Filling>& each : found) {
+    nb::list words;
+    for (const Filling& word : each)
+      words.append(filling(name_text(word.token), word.probability, word.id, name_text(word.text)));
+    masks.append(words);
+  }
+  return masks;
+}
+
+nb::object task_logits_(const Loaded& self, nb::handle ids, nb::handle starts, nb::handle types, nb::handle edits) {
+  constexpr const char* name = "Model.task_logits";
+  const CallArguments call_of(self, name, ids, starts, types, nb::none(), edits);
+  return to_python({}, call(name, [&] { return task_logits(self.model, call_of.ids(), call_of.call()); }));
+}
+
+constexpr const char* classify_doc =
+    R"(The classes of texts or of pairs of texts, an attend.Classification: scores and logits [N,labels].
+
+For a model with a head for sequence classification (info.task is "classify"; info.labels). texts: a text, a pair in a tuple, or a
+list of these. function: "softmax", "sigmoid" or "none"; None: as Transformers' pipeline has it, by config.json's problem_type.
+max_tokens: longer ones are cut there; None: as the folder says. Of a pair the longer text is cut first. truncate: False: ValueError
+for longer ones. progress: True, a bar (tqdm's where it is installed); or a function, called with the share done.
+
+>>> import attend
+>>> model = attend.Model.load("classifier")
+>>> model.info.labels
+['negative', 'positive']
+>>> model.classify(["the cat", ("the cat", "the mat")]).scores.shape
+(2, 2)
+
+Raises ValueError for a model of another task.)";
+
+constexpr const char* rank_doc =
+    R"(Passages by how well they answer a query, best first: a list of attend.Ranked(passage, score, text).
+
+What CrossEncoder.rank() of sentence-transformers gives, for a model of one label. count: so many of the best; None: all. function:
+"sigmoid" or "none"; None: what the folder says, else sigmoid. prompt: what stands before the query; None: the folder's default.
+max_tokens and progress: as classify() has them. Raises ValueError for a model of another task, or of more labels.
+
+>>> import attend
+>>> model = attend.Model.load("reranker")
+>>> [each.passage for each in model.rank("a cat", ["the mat", "the cat", "on"], count=2)]
+[1, 0])";
+
+constexpr const char* tag_doc = R"(Spans of a text that have a label, an attend.Tagged; of a list of texts a list.
+
+For a model with a head for token classification (info.task is "tag"). aggregation: what makes spans of tokens, as Transformers'
+pipeline has it: "simple", neighbours of one label, by B- and I- before it; "first", "max" or "average", the same of words, by their
+first token, their token of the highest score or the mean of their tokens; "none", each token by itself. without: labels that are
+left out. max_tokens, truncate and progress: as classify() has them. start and end of a span count characters: text[start:end].)";
+
+constexpr const char* fill_doc =
+    R"(For each mask of the text, in order, the `count` likeliest words, falling: a list of lists of attend.Filling.
+
+For a model with a head for masked words (info.task is "fill"). Raises ValueError for a text without a mask.)";
+
+constexpr const char* task_logits_doc = R"(The logits that a task's head gives for ids, or for a text, float32.
+
+For sequence classification [sequences,labels], for token classification [N,labels], for masked words [N,V]. starts, types and edits:
+as forward() has them.)";
+
+}  // namespace
+
+void bind_model_tasks(nb::class_<Loaded>& model) {
+  model.def("classify", &classify_, nb::arg("texts"), nb::arg("function") = nb::none(),
+            nb::arg("max_tokens") = nb::none(), nb::arg("truncate") = true, nb::arg("progress") = nb::none(),
+            nb::sig("def classify(self, texts: str | tuple[str, str] | Iterable[str | tuple[str, str] | list[str]], "
+                    "function: Literal['softmax', 'sigmoid', 'none'] | None = None, max_tokens: int | None = None, "
+                    "truncate: bool = True, progress: bool | Callable[[float], object] | None = None) -> "
+                    "attend.Classification"),
+            classify_doc);
+  model.def("rank", &rank_, nb::arg("query"), nb::arg("passages"), nb::arg("count") = nb::none(),
+            nb::arg("function") = nb::none(), nb::arg("prompt") = nb::none(), nb::arg("max_tokens") = nb::none(),
+            nb::arg("progress") = nb::none(),
+            nb::sig("def rank(self, query: str, passages: Iterable[str], count: int | None = None, function: "
+                    "Literal['sigmoid', 'none'] | None = None, prompt: str | None = None, max_tokens: int | None = "
+                    "None, progress: bool | Callable[[float], object] | None = None) -> list[attend.Ranked]"),
+            rank_doc);
+  model.def("tag", &tag_, nb::arg("texts"), nb::arg("aggregation") = "simple", nb::arg("without") = nb::make_tuple("O"),
+            nb::arg("max_tokens") = nb::none(), nb::arg("truncate") = true, nb::arg("progress") = nb::none(),
+            nb::sig("@overload\n"
+                    "def tag(self, texts: str, aggregation: Literal['none', 'simple', 'first', 'max', 'average'] = "
+                    "'simple', without: Iterable[str] = ('O',), max_tokens: int | None = None, truncate: bool = True, "
+                    "progress: bool | Callable[[float], object] | None = None) -> attend.Tagged: ...\n"
+                    "def tag(self, texts: Iterable[str], aggregation: Literal['none', 'simple', 'first', 'max', "
+                    "'average'] = 'simple', without: Iterable[str] = ('O',), max_tokens: int | None = None, truncate: "
+                    "bool = True, progress: bool | Callable[[float], object] | None = None) -> list[attend.Tagged]"),
+            tag_doc);
+  model.def("fill", &fill_, nb::arg("text"), nb::arg("count") = 5,
+            nb::sig("def fill(self, text: str, count: int = 5) -> list[list[attend.Filling]]"), fill_doc);
+  model.def(
+      "task_logits", &task_logits_, nb::arg("ids"), nb::kw_only(), nb::arg("starts") = nb::none(),
+      nb::arg("types") = nb::none(), nb::arg("edits") = nb::none(),
+      nb::sig((std::string("def task_logits(self, ids: str | Ids, *, starts: Ids | None = None, types: Ids | None "
+                           "= None") +
+               given_edits + ") -> numpy.ndarray")
+                  .c_str()),
+      task_logits_doc);
+}
+
+}  // namespace attend::python

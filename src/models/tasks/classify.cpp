@@ -1,0 +1,118 @@
+// Texts and pairs to classes, and passages by how well they answer a query.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <utility>
+
+#include "core/message.h"
+#include "models/tasks/task_texts.h"
+
+namespace attend::inline v0 {
+
+namespace {
+
+using models::TaskRun;
+
+void check_finite(std::string_view function, const Tensor& logits) {
+  const float* values = logits.data<float>();
+  if (std::any_of(values, values + logits.count(), [](float value) { return !std::isfinite(value); }))
+    fail(ErrorCode::bad_value, function, "the logits have NaN or infinity: do the head's weights?");
+}
+
+// The logits [texts,labels] of so many texts, of which text(n) is one.
+template <class Text>
+Tensor logits_of(std::string_view function, const TaskRun& run, std::int64_t count, std::int64_t labels,
+                 const TaskOptions& options, std::int64_t& cut, Text text) {
+  Tensor logits({count, labels});
+  const models::TaskHead& head = run.head();
+  cut = run.run({
+      .count = static_cast<std::size_t>(count),
+      .bytes =
+          [&](std::size_t n) {
+            const TaskText of = text(n);
+            return of.text.size() + of.second.value_or("").size();
+          },
+      .tokens =
+          [&](std::size_t n) {
+            models::TextTokens tokens;
+            Encoding all = run.encode(n, text(n), tokens.cut);
+            tokens.ids = std::move(all.ids), tokens.types = std::move(all.types);
+            return tokens;
+          },
+      .use =
+          [&](const models::TextPass& pass) {
+            const Tensor own = head.logits(head.rows(pass.hidden, pass.ids, pass.starts));
+            for (std::size_t n = 0; n < pass.texts.size(); ++n)
+              std::copy_n(own.data<float>() + static_cast<std::int64_t>(n) * labels, labels,
+                          logits.data<float>() + static_cast<std::int64_t>(pass.texts[n]) * labels);
+          },
+      .progress = options.progress,
+  });
+  check_finite(function, logits);
+  return logits;
+}
+
+ScoreFunction function_of(const models::TaskHead& head, std::int64_t labels) {
+  if (head.regression) return ScoreFunction::none;
+  return head.several || labels == 1 ? ScoreFunction::sigmoid : ScoreFunction::softmax;
+}
+
+}  // namespace
+
+Classification classify(const Model& model, std::span<const TaskText> texts, const ClassifyOptions& options) {
+  constexpr const char* function = "classify";
+  const TaskRun run(function, "texts", model, ModelTask::classify, options);
+  const std::int64_t labels = std::ssize(model.info().labels);
+  Classification made;
+  made.function = options.function.value_or(function_of(run.head(), labels));
+  made.logits =
+      logits_of(function, run, std::ssize(texts), labels, options, made.cut, [&](std::size_t n) { return texts[n]; });
+  made.scores = made.logits.clone();
+  models::apply(made.function, made.scores);
+  return made;
+}
+
+Ranking rank(const Model& model, std::string_view query, std::span<const std::string_view> passages,
+             const RankOptions& options) {
+  constexpr const char* function = "rank";
+  const TaskRun run(function, "passages", model, ModelTask::classify, options);
+  const std::vector<std::string>& labels = model.info().labels;
+  if (labels.size() != 1)
+    fail(ErrorCode::bad_value, function,
+         "expected a model of one label, and this one has {} ({}): classify() takes pairs", labels.size(),
+         fmt::join(std::span(labels).first(std::min<std::size_t>(labels.size(), 4)), ", "));
+  if (options.count && *options.count < 1)
+    fail(ErrorCode::bad_value, function, "count is {}, expected 1 or more", *options.count);
+  Ranking made;
+  made.function = options.function.value_or(run.rules().rank_function.value_or(ScoreFunction::sigmoid));
+  const std::string asked = options.prompt.value_or(run.rules().default_prompt) + std::string(query);
+  Tensor scores = logits_of(function, run, std::ssize(passages), 1, options, made.cut, [&](std::size_t n) {
+    return TaskText{asked, passages[n]};
+  });
+  models::apply(made.function, scores);
+  made.passages.reserve(passages.size());
+  for (std::int64_t n = 0; n < std::ssize(passages); ++n)
+    made.passages.push_back({n, static_cast<double>(scores.data<float>()[n])});
+  std::ranges::stable_sort(made.passages, std::greater(), &Ranked::score);
+  if (options.count) made.passages.resize(std::min(made.passages.size(), static_cast<std::size_t>(*options.count)));
+  return made;
+}
+
+Ranking rank(const Model& model, std::string_view query, std::span<const std::string> passages,
+             const RankOptions& options) {
+  return rank(model, query, std::vector<std::string_view>(passages.begin(), passages.end()), options);
+}
+
+Tensor task_logits(const Model& model, std::span<const std::int64_t> ids, const ModelCall& call) {
+  const Model::Parts& parts = ModelAccess::parts(model);
+  if (!parts.head)
+    fail(ErrorCode::bad_value, "task_logits", "expected a model with a task's head, and this one of type {} has none",
+         parts.info.type);
+  const Tensor hidden = ModelAccess::forward(model, ids, call, nullptr);
+  const std::vector<std::int64_t> starts = models::checked_starts("starts", call.starts, std::ssize(ids));
+  Tensor logits = parts.head->logits(parts.head->rows(hidden, ids, starts));
+  check_finite("task_logits", logits);
+  return logits;
+}
+
+}  // namespace attend::inline v0
