@@ -19,7 +19,7 @@ namespace attend::inline v0 {
 
 // How a model computes (docs/models.md says what of each is known).
 enum class ATTEND_API ModelFamily : std::uint8_t {
-  bert,        // encoders: BERT, RoBERTa, MiniLM, DistilBERT, MPNet, ALBERT
+  bert,        // encoders: BERT, RoBERTa, MiniLM, DistilBERT, MPNet, ALBERT, ELECTRA
   gpt2,        // decoders with learned positions
   llama,       // decoders with rotary positions, RMSNorm and SwiGLU: Llama, Mistral, Qwen, Phi-3, OLMo 2, Gemma
   gpt_neox,    // decoders with rotary positions and LayerNorm: Pythia
@@ -47,9 +47,10 @@ struct ATTEND_API ModelInfo {
   ModelFamily family = ModelFamily::bert;
   std::int64_t layers = 0, heads = 0, kv_heads = 0;
   std::int64_t head_size = 0, embedding_size = 0;
-  std::int64_t mlp_size = 0;    // hidden units of an MLP; of an encoder-decoder's encoder: encoder_mlp_size
-  std::int64_t input_size = 0;  // of an id's row in the table of embeddings: embedding_size, but of ALBERT and OPT-350m
-  bool parallel = false;        // attention and MLP read the same stream (Pythia)
+  std::int64_t mlp_size = 0;  // hidden units of an MLP; of an encoder-decoder's encoder: encoder_mlp_size
+  std::int64_t input_size =
+      0;                  // of an id's row in the table of embeddings: embedding_size, but of ALBERT, ELECTRA, OPT-350m
+  bool parallel = false;  // attention and MLP read the same stream (Pythia)
   std::int64_t vocabulary = 0;
   std::int64_t longest = 0;  // tokens of a sequence, at most; without a limit the largest number
   // Of an encoder-decoder: what is above is its decoder's. Its encoder has heads of encoder_head_size numbers.

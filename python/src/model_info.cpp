@@ -41,7 +41,7 @@ void bind_model_info(nb::module_& m) {
       .def_ro("mlp_size", &ModelInfo::mlp_size, "F, hidden units of a layer's MLP")
       .def_ro("encoder_mlp_size", &ModelInfo::encoder_mlp_size, "F of its encoder")
       .def_ro("input_size", &ModelInfo::input_size,
-              "of an id's row in the table of embeddings: E, but of ALBERT's and OPT-350m's")
+              "of an id's row in the table of embeddings: E, but of ALBERT's, ELECTRA's and OPT-350m's")
       .def_ro("parallel", &ModelInfo::parallel, "whether attention and MLP read the same stream (Pythia)")
       .def_ro("vocabulary", &ModelInfo::vocabulary, "how many ids there are")
       .def_ro("longest", &ModelInfo::longest, "tokens of a sequence, at most")

@@ -36,6 +36,7 @@ constexpr ModelType types[] = {
     {"distilbert", ModelFamily::bert, "DistilBertModel", "distilbert.", "bert"},
     {"mpnet", ModelFamily::bert, "MPNetModel", "mpnet."},
     {"albert", ModelFamily::bert, "AlbertModel", "albert."},
+    {"electra", ModelFamily::bert, "ElectraModel", "electra."},
     {"modernbert", ModelFamily::modernbert, "ModernBertModel", "model."},
     {"gpt2", ModelFamily::gpt2, "GPT2LMHeadModel", "transformer.", "gpt2"},
     {"llama", ModelFamily::llama, "LlamaForCausalLM", "model.", "llama"},

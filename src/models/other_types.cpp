@@ -11,7 +11,7 @@ namespace {
 constexpr std::string_view types =
     " afmoe apertus arcee aria_text audioflamingo3 axk1 bailing_hybrid bamba beam bert-generation biogpt bitnet "
     "blenderbot blenderbot-small cohere cohere2 cohere2_moe ctrl cwm data2vec-text deepseek_v2 deepseek_v3 "
-    "deepseek_v4 diffllama doge dots1 electra encoder-decoder ernie ernie4_5 esm esmc eurobert exaone4 exaone_moe "
+    "deepseek_v4 diffllama doge dots1 encoder-decoder ernie ernie4_5 esm esmc eurobert exaone4 exaone_moe "
     "falcon falcon_h1 flex_olmo flint fuyu gemma gemma3 gemma3n_text gemma4_text gemma4_unified gemma4_unified_text "
     "glm glm4 glm4_moe glm4_moe_lite glmasr gpt-sw3 gpt_bigcode gpt_neo gpt_oss gptj granite granite_swa granitemoe "
     "granitemoe_swa granitemoehybrid granitemoeshared gte helium hrm_text hunyuan_v1_dense hunyuan_v1_moe hy_v3 "

@@ -38,8 +38,8 @@ WITHOUT_EFFECT = {
     # what is dropped in training, how it begins, and what else it needs
     *"attention_dropout attention_probs_dropout_prob attn_pdrop classifier_dropout dropout embd_pdrop hidden_dropout_prob".split(),
     *"hidden_dropout layerdrop init_std".split(),
-    *"qa_dropout resid_pdrop seq_classif_dropout summary_first_dropout classifier_dropout_prob initializer_range".split(),
-    *"gradient_checkpointing initializer_cutoff_factor embedding_dropout mlp_dropout".split(),
+    *"qa_dropout resid_pdrop seq_classif_dropout summary_first_dropout summary_last_dropout classifier_dropout_prob".split(),
+    *"initializer_range gradient_checkpointing initializer_cutoff_factor embedding_dropout mlp_dropout".split(),
     *"activation_dropout dropout_rate encoder_layerdrop decoder_layerdrop init_std initializer_factor".split(),
     # a task's own layers
     *"id2label label2id num_labels problem_type summary_activation summary_proj_to_labels summary_type summary_use_proj".split(),
@@ -112,9 +112,9 @@ def test_the_table_is_as_the_class(type):
 NONE = type(None)
 
 
-@pytest.mark.parametrize("name", ["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "albert", "modernbert", "gpt2",
-                                  "llama", "yarn betas", "mistral window", "qwen2 windows", "qwen3 windows", "smollm3 windows",
-                                  "phi3 longrope", "olmo2", "gemma2", "gemma3", "gpt_neox", "opt", "bart", "marian", "t5"])
+@pytest.mark.parametrize("name", ["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "albert", "electra",
+                                  "modernbert", "gpt2", "llama", "yarn betas", "mistral window", "qwen2 windows", "qwen3 windows",
+                                  "smollm3 windows", "phi3 longrope", "olmo2", "gemma2", "gemma3", "gpt_neox", "opt", "bart", "marian", "t5"])
 def test_every_key_that_is_read_is_known(name, tmp_path, monkeypatch):
     """Whatever Transformers asks a configuration for on the way from the folder to hidden states and tokens."""
     folder, read = written(tmp_path, CASES[name]), set()
@@ -142,7 +142,7 @@ def test_every_key_that_is_read_is_known(name, tmp_path, monkeypatch):
 # ---- Every key, changed ----
 
 # A configuration of every type, and of every kind of rotary positions, of which only the keys of these are changed.
-BASES = ["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "albert groups", "modernbert", "gpt2",
+BASES = ["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "albert groups", "electra", "modernbert", "gpt2",
          "llama tied", "old, as small as it can be", "mistral window", "qwen2 windows", "qwen3 windows", "smollm3 windows",
          "phi3 partial, window", "olmo2 bias, tied", "gemma2", "gemma3 scaled", "gemma3 old", "gpt_neox", "gpt_neox old", "opt as 350m",
          "bart", "marian", "t5 gated", "t5 old", "t5 encoder"]
@@ -301,7 +301,7 @@ def test_what_is_changed_is_computed_or_refused(name, tmp_path, request):
     if not request.config.getoption("--every-mutation"):
         every = random.Random(name).sample(every, 25)
     ids = np.random.default_rng(1).integers(6, 99, 40)
-    types = np.random.default_rng(2).integers(2, size=40) if case.name.startswith(("Bert", "Albert")) else None
+    types = np.random.default_rng(2).integers(2, size=40) if case.has_types else None
     plain = ours(folder, ids, types)
     faults = []
     for key, changed in every:

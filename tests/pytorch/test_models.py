@@ -500,7 +500,7 @@ def test_buffers_that_older_files_have(both, name, tmp_path):
     np.testing.assert_array_equal(attend.Model.load(tmp_path).forward(ids, types=types), both(name).ours.forward(ids, types=types))
 
 
-@pytest.mark.parametrize("name", ["bert", "roberta", "distilbert", "mpnet", "albert", "modernbert", "gpt2 bare", "llama bare"])
+@pytest.mark.parametrize("name", ["bert", "roberta", "distilbert", "mpnet", "albert", "electra", "modernbert", "gpt2 bare", "llama bare"])
 def test_a_bare_model_and_one_with_a_head_have_the_same_numbers(both, name, tmp_path):
     """Files name the same tensors with a prefix, and without."""
     prefix = {"gpt2 bare": "transformer.", "llama bare": "model.", "modernbert": "model."}

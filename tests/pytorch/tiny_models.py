@@ -37,7 +37,11 @@ class Case:
 
     @property
     def decodes(self):
-        return not any(each in self.name.lower() for each in ("bert", "mpnet", "t5encoder"))
+        return not any(each in self.name.lower() for each in ("bert", "mpnet", "electra", "t5encoder"))
+
+    @property
+    def has_types(self):
+        return self.name.startswith(("Bert", "Albert", "Electra"))
 
 
 def bert(head="Model", **config):
@@ -58,6 +62,10 @@ def mpnet(head="Model", **config):
 
 def albert(head="Model", **config):
     return Case(f"Albert{head}", SHAPE | {"embedding_size": 24} | config)
+
+
+def electra(head="Model", **config):
+    return Case(f"Electra{head}", SHAPE | {"embedding_size": 24} | config)
 
 
 def modernbert(head="Model", old=None, **config):
@@ -148,6 +156,10 @@ ENCODERS = {
     "albert for pretraining": albert("ForPreTraining", num_hidden_groups=2, type_vocab_size=3),
     "albert groups": albert("ForMaskedLM", num_hidden_layers=5, num_hidden_groups=3, inner_group_num=2, hidden_act="gelu"),
     "albert more groups": albert(num_hidden_groups=4),
+    "electra": electra(),
+    "electra for pretraining": electra("ForPreTraining", embedding_size=32, type_vocab_size=3, hidden_act="relu", layer_norm_eps=1e-2),
+    "electra for masks": electra("ForMaskedLM"),
+    "electra for classes": electra("ForSequenceClassification"),
     "modernbert": modernbert(),
     "modernbert for masks": modernbert("ForMaskedLM", hidden_activation="silu", num_hidden_layers=5),
     "modernbert for classes": modernbert("ForSequenceClassification", local_attention=1, norm_eps=1e-2),
@@ -326,8 +338,7 @@ class Both:
         """Ids, none of which pads, and BERT's types of them; None for who has no types."""
         random = np.random.default_rng(length)
         ids = random.integers(6, 99, length)
-        has_types = self.case.name.startswith(("Bert", "Albert"))
-        return ids, random.integers(self.theirs.config.type_vocab_size, size=length) if has_types else None
+        return ids, random.integers(self.theirs.config.type_vocab_size, size=length) if self.case.has_types else None
 
 
 def opener(tmp_path_factory):

@@ -31,12 +31,14 @@ struct BertType {
   bool token_types = true;
   const char* padding = nullptr;  // the id that positions begin after; null: there is none
   bool distance_bias = false;     // what all layers add to the scores; padding is 1
-  bool shared = false;            // embeddings of their own size, and groups of layers
+  // Embeddings have a size of their own; this brings them to the layers'. Null: they have that size.
+  const char* widened = nullptr;
+  bool shared = false;  // groups of layers, whose embeddings are widened whatever their size is
 };
 
 namespace {
 
-constexpr std::array<BertType, 7> types = {{
+constexpr std::array<BertType, 8> types = {{
     {.name = "bert"},
     {.name = "roberta", .padding = "pad_token_id"},
     {.name = "xlm-roberta", .padding = "pad_token_id"},
@@ -56,7 +58,9 @@ constexpr std::array<BertType, 7> types = {{
      .names = {"attention.query", "attention.key", "attention.value", "attention.dense", "attention.LayerNorm", "ffn",
                "ffn_output", "full_layer_layer_norm"},
      .layers = "encoder.albert_layer_groups",
+     .widened = "encoder.embedding_hidden_mapping_in",
      .shared = true},
+    {.name = "electra", .widened = "embeddings_project"},
 }};
 
 // Whatever the configuration says, but for the rows of their table.
@@ -92,20 +96,22 @@ Bert::Bert(Loading& loading, const Member& config) {
   for (const char* end : {"embeddings.position_ids", "embeddings.token_type_ids"}) loading.ignore_ending(end);
   for (const char* at : {"", "bert.", "roberta.", "mpnet.", "albert."})
     loading.ignore_beginning(std::string(at) + "pooler.");
-  for (const char* head : {"cls.", "lm_head.", "vocab_transform.", "vocab_layer_norm.", "vocab_projector.",
-                           "predictions.", "sop_classifier."})
+  for (const char* head :
+       {"cls.", "lm_head.", "vocab_transform.", "vocab_layer_norm.", "vocab_projector.", "predictions.",
+        "sop_classifier.", "discriminator_predictions.", "generator_predictions.", "generator_lm_head."})
     loading.ignore_head(head, false);
-  for (const char* head : {"classifier.", "pre_classifier.", "qa_outputs."}) loading.ignore_head(head, true);
+  for (const char* head : {"classifier.", "pre_classifier.", "qa_outputs.", "sequence_summary."})
+    loading.ignore_head(head, true);
 }
 
 void Bert::read_embeddings(Loading& loading, const BertType& type, const Member& config, std::int64_t rows) {
-  const std::int64_t E = info_.embedding_size, own = type.shared ? config["embedding_size"].whole(1) : E;
+  const std::int64_t E = info_.embedding_size, own = type.widened ? config["embedding_size"].whole(1) : E;
   info_.input_size = own;
   words_ = loading.matrix("embeddings.word_embeddings.weight", info_.vocabulary, own);
   positions_ = loading.table("embeddings.position_embeddings.weight", rows, own);
   if (types_ > 0) type_embeddings_ = loading.table("embeddings.token_type_embeddings.weight", types_, own);
   embedding_norm_ = loading.layer_norm("embeddings.LayerNorm", own, eps_);
-  if (type.shared) widened_ = loading.linear("encoder.embedding_hidden_mapping_in", own, E);
+  if (type.widened && (type.shared || own != E)) widened_ = loading.linear(type.widened, own, E);
   if (!type.distance_bias) return;
   const std::int64_t buckets = config["relative_attention_num_buckets"].whole(mpnet_buckets);
   const View biases = loading.table("encoder.relative_attention_bias.weight", buckets, info_.heads);

@@ -1,5 +1,5 @@
-// BERT (Devlin et al. 2019), RoBERTa (Liu et al. 2019), DistilBERT (Sanh et al. 2019), MPNet (Song et al. 2020) and
-// ALBERT (Lan et al. 2020): encoders with learned positions, norms after each sum.
+// BERT (Devlin et al. 2019), RoBERTa (Liu et al. 2019), DistilBERT (Sanh et al. 2019), MPNet (Song et al. 2020),
+// ALBERT (Lan et al. 2020) and ELECTRA (Clark et al. 2020): encoders with learned positions, norms after each sum.
 #pragma once
 
 #include <optional>
@@ -53,7 +53,7 @@ class Bert {
   Matrix words_;
   View positions_, type_embeddings_;
   std::optional<LayerNorm> embedding_norm_;
-  std::optional<Linear> widened_;        // ALBERT: to the layers' size
+  std::optional<Linear> widened_;        // ALBERT and ELECTRA: to the layers' size
   std::optional<Tensor> distance_bias_;  // MPNet: [H,2R+1]
   std::vector<Layer> layers_;
   std::vector<std::size_t> which_;  // of layers_, for each layer: ALBERT's share them
