@@ -115,9 +115,8 @@ struct ATTEND_API Knockout {
 // One forward pass over one sequence, or over several that stand one after another and don't see each other.
 struct ATTEND_API ModelCall {
   std::span<const std::int64_t> starts = {};  // [sequences + 1]: where each begins, and the end; empty: one sequence
-  std::span<const std::int64_t> types =
-      {};  // token_type_ids of BERT, ALBERT and ELECTRA, one for each id; empty: all 0
-  std::span<ModelCache* const> caches = {};  // decoders: for each sequence, what came before it, and now it too
+  std::span<const std::int64_t> types = {};   // token_type_ids of BERT and its like, one for each id; empty: all 0
+  std::span<ModelCache* const> caches = {};   // decoders: for each sequence, what came before it, and now it too
   // Of an encoder-decoder: the decoder's text so far, which begins with ModelInfo::start; its sequences, as many as the
   // encoder's, begin at decoder_starts.
   std::span<const std::int64_t> decoder_ids = {}, decoder_starts = {};

@@ -45,7 +45,7 @@ ATTEND_API void check_tokenizer(const Model& model, std::string_view path);
 // What a model is given.
 struct ATTEND_API ModelText {
   std::vector<std::int64_t> ids;
-  std::vector<std::int64_t> types = {};        // token_type_ids of BERT, ALBERT and ELECTRA; empty: all 0
+  std::vector<std::int64_t> types = {};        // token_type_ids of BERT and those like it; empty: all 0
   std::vector<std::int64_t> decoder_ids = {};  // of an encoder-decoder, whose ids are its encoder's
 
   // Those that answers come after.

@@ -58,6 +58,21 @@ constexpr std::string_view table_text = R"json({
     "num_attention_heads": 4, "intermediate_size": 1024, "hidden_act": "gelu", "max_position_embeddings": 512,
     "type_vocab_size": 2, "layer_norm_eps": 1e-12},
   "only": {"is_decoder": [false], "add_cross_attention": [false], "position_embedding_type": ["absolute", null]}},
+"nomic_bert": {
+  "defaults": {"vocab_size": 30528, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
+    "intermediate_size": 3072, "hidden_act": "silu", "max_position_embeddings": 2048, "type_vocab_size": 2,
+    "layer_norm_eps": 1e-12, "rope_parameters": null, "head_dim": null},
+  "only": {"layer_types": [null], "partial_rotary_factor": [1.0, null], "_rope_type_labels": [null]}},
+"gte": {
+  "defaults": {"vocab_size": 250048, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
+    "intermediate_size": 3072, "hidden_act": "gelu", "max_position_embeddings": 8192, "type_vocab_size": 1,
+    "layer_norm_eps": 1e-12, "rope_parameters": null},
+  "only": {"layer_types": [null], "partial_rotary_factor": [1.0, null], "_rope_type_labels": [null]}},
+"jina_bert": {
+  "defaults": {"vocab_size": 30522, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
+    "intermediate_size": 3072, "hidden_act": "gelu", "max_position_embeddings": 512, "type_vocab_size": 2,
+    "layer_norm_eps": 1e-12},
+  "only": {"is_decoder": [false], "add_cross_attention": [false]}},
 "modernbert": {
   "defaults": {"vocab_size": 50368, "hidden_size": 768, "intermediate_size": 1152, "num_hidden_layers": 22,
     "num_attention_heads": 12, "hidden_activation": "gelu", "max_position_embeddings": 8192, "norm_eps": 1e-5,
@@ -211,6 +226,8 @@ void check_only(const Member& file, const json& only, const json& of_type) {
   }
 }
 
+}  // namespace
+
 void rename(const Member& file, const json& aliases, json& config) {
   for (const auto& [alias, name] : aliases.items()) {
     if (!file.has(alias.c_str())) continue;
@@ -222,12 +239,14 @@ void rename(const Member& file, const json& aliases, json& config) {
   }
 }
 
-}  // namespace
+void refuse_others(const Member& file, const json& only) {
+  check_only(file, only, json::object());
+}
 
 json complete_config(const Member& file) {
   const json& row = table().at(file["model_type"].text());
   check_only(file, table().at("every").at("only"), part_of(row, "only"));
-  check_only(file, part_of(row, "only"), json::object());
+  refuse_others(file, part_of(row, "only"));
   json config = file.value();
   rename(file, part_of(row, "aliases"), config);
   const json& nullable = part_of(row, "nullable");

@@ -17,6 +17,12 @@ namespace attend::inline v0::models {
 // known.
 nlohmann::json complete_config(const Member& file);
 
+// only: keys, and the values of each that are known here. Throws bad_file for another one.
+void refuse_others(const Member& file, const nlohmann::json& only);
+// aliases: other names of keys. What stands there comes under the key itself, too. Throws bad_file where that has
+// another value.
+void rename(const Member& file, const nlohmann::json& aliases, nlohmann::json& config);
+
 // A number that is not negative, or not 0 either.
 double number_from_0(const Member& of);
 double number_above_0(const Member& of);

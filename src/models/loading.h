@@ -34,6 +34,8 @@ class Loading {
   DType dtype() const { return dtype_; }
   // Whether this is the first time: until it is over, a size is what the configuration says and nothing more.
   bool checking() const { return checking_; }
+  // Whether the file has a tensor of that name.
+  bool has(const std::string& name) const { return weights_.find(prefix_ + name) != nullptr; }
 
   Matrix matrix(const std::string& name, std::int64_t rows, std::int64_t columns);
   // One whose numbers are read: it is not quantized.

@@ -12,6 +12,7 @@
 #include "models/model.h"
 #include "models/model_types.h"
 #include "models/other_types.h"
+#include "models/published_config.h"
 #include "models/tasks/task_texts.h"
 
 namespace attend::inline v0 {
@@ -96,6 +97,12 @@ const ModelType& type_of(const Member& config) {
 }
 
 // Where a folder has a generation_config.json, it says how a text is written, and config.json does not.
+// What stands before the names of the file's tensors where it has a task's head too.
+const char* prefix_in(const models::Weights& weights, const ModelType& type) {
+  const auto is_older = [&](const auto& each) { return each.first.starts_with(type.older_prefix); };
+  return type.older_prefix && std::ranges::any_of(weights.all(), is_older) ? type.older_prefix : type.prefix;
+}
+
 void read_generation(const std::filesystem::path& folder, const Member& config, ModelInfo& info) {
   const std::filesystem::path path = folder / "generation_config.json";
   if (!info.decoder()) return;
@@ -191,11 +198,14 @@ Model Model::load(const std::filesystem::path& name, const ModelOptions& options
   const std::filesystem::path path = models::find(function, name);
   const std::filesystem::path inside = models::is_gguf_file(path) ? path : models::transformer_folder(path);
   Opened file = open(inside);
-  const Member said = file.config.root();
+  const Member written = file.config.root();
+  const nlohmann::json native = models::native_config(written);
+  const Member said(written.place(), native);
   const ModelType& type = type_of(said);
   const nlohmann::json all = models::complete_config(said);
   const Member config(said.place(), all);
-  Loading loading(std::move(file.weights), type.prefix, options.dtype ? options.dtype : models::said_dtype(config),
+  const char* prefix = prefix_in(file.weights, type);
+  Loading loading(std::move(file.weights), prefix, options.dtype ? options.dtype : models::said_dtype(config),
                   options.dtype.has_value());
   Reader reader(loading, config);
   Family family = reader.read(type.family);

@@ -27,7 +27,8 @@ constexpr FamilyRow families[] = {
     {.family = ModelFamily::t5_encoder, .name = "t5_encoder", .encodes = true, .decodes = false},
 };
 
-// tests/pytorch/test_transformers_registry.py holds the classes against Transformers.
+// tests/pytorch/test_transformers_registry.py holds the classes against Transformers. jina_bert is what
+// published_config.h makes of Jina's BERTs, which have no class there.
 constexpr ModelType types[] = {
     {"bert", ModelFamily::bert, "BertModel", "bert.", "bert"},
     {"roberta", ModelFamily::bert, "RobertaModel", "roberta."},
@@ -38,6 +39,9 @@ constexpr ModelType types[] = {
     {"albert", ModelFamily::bert, "AlbertModel", "albert."},
     {"electra", ModelFamily::bert, "ElectraModel", "electra."},
     {"modernbert", ModelFamily::modernbert, "ModernBertModel", "model."},
+    {"nomic_bert", ModelFamily::bert, "NomicBertModel", "nomic_bert.", {}, "bert."},
+    {"gte", ModelFamily::bert, "GteModel", "gte.", {}, "new."},
+    {"jina_bert", ModelFamily::bert, "JinaBertModel", "bert."},
     {"gpt2", ModelFamily::gpt2, "GPT2LMHeadModel", "transformer.", "gpt2"},
     {"llama", ModelFamily::llama, "LlamaForCausalLM", "model.", "llama"},
     {"mistral", ModelFamily::llama, "MistralForCausalLM", "model.", "llama"},

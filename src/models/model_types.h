@@ -17,6 +17,7 @@ struct ModelType {
   std::string_view class_name;  // Transformers', of what is computed here
   const char* prefix;           // of its tensors' names where the file has a task's head too
   std::string_view gguf = {};   // general.architecture of its GGUF files; empty: there are none
+  const char* older_prefix = nullptr;  // that files have instead; null: none has another one
 };
 
 std::span<const ModelType> model_types();

@@ -537,7 +537,8 @@ def test_ablation_is_what_hooks_do(both, name):
     assert np.abs(np.array(got[:3]) - [float(x) for x in compared(before[-1], after[-1], 7)]).max() < 2e-5
 
 
-@pytest.mark.parametrize("name", ["bert", "roberta", "distilbert", "mpnet", "albert groups", "electra", "modernbert"])
+@pytest.mark.parametrize("name", ["bert", "roberta", "distilbert", "mpnet", "albert groups", "electra", "nomic_bert", "gte",
+                                  "modernbert"])
 def test_ablation_of_an_encoder(both, name):
     pair = both(name)
     ids, _ = pair.ids(LENGTH)

@@ -55,9 +55,9 @@ def test_every_activation_without_weights(tmp_path):
         assert far(attend.Model.load(tmp_path).forward(ids, types=types), hidden_of(theirs, ids, types)) <= TOLERANCE, name
 
 
-@pytest.mark.parametrize("name", ["bert", "roberta", "distilbert", "mpnet", "albert groups", "modernbert", "gpt2", "gpt_neox",
-                                  "opt as 350m", "llama", "mistral window", "qwen2 windows", "qwen3", "smollm3", "phi3 longrope", "olmo2",
-                                  "gemma2", "gemma3"])
+@pytest.mark.parametrize("name", ["bert", "roberta", "distilbert", "mpnet", "albert groups", "nomic_bert", "gte", "modernbert", "gpt2",
+                                  "gpt_neox", "opt as 350m", "llama", "mistral window", "qwen2 windows", "qwen3", "smollm3",
+                                  "phi3 longrope", "olmo2", "gemma2", "gemma3"])
 def test_bf16_is_as_near_as_theirs(both, name):
     """Of the same weights, to float64: at most three times as far as Transformers in bf16."""
     pair = both(name, torch.bfloat16)
@@ -204,8 +204,8 @@ def test_sentence_embeddings(minilm):
 
 # ---- Bits ----
 
-FAMILIES = ["bert", "roberta", "mpnet", "albert groups", "modernbert biases", "gpt2", "gpt_neox", "opt as 350m", "llama3", "longrope",
-            "qwen2 windows", "qwen3", "phi3 longrope", "olmo2", "gemma2", "gemma3"]
+FAMILIES = ["bert", "roberta", "mpnet", "albert groups", "nomic_bert", "gte", "modernbert biases", "gpt2", "gpt_neox", "opt as 350m",
+            "llama3", "longrope", "qwen2 windows", "qwen3", "phi3 longrope", "olmo2", "gemma2", "gemma3"]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -420,8 +420,8 @@ def test_wrong_options_of_generation(both, wrong):
 
 # ---- Recordings ----
 
-@pytest.mark.parametrize("name", ["bert", "mpnet", "albert groups", "modernbert", "gpt2 by layer", "mistral window", "qwen2 windows",
-                                  "gpt_neox", "opt as 350m", "phi3 longrope", "gemma2 bias, caps", "gemma3"])
+@pytest.mark.parametrize("name", ["bert", "mpnet", "albert groups", "nomic_bert", "modernbert", "gpt2 by layer", "mistral window",
+                                  "qwen2 windows", "gpt_neox", "opt as 350m", "phi3 longrope", "gemma2 bias, caps", "gemma3"])
 def test_a_recording_has_the_weights_of_eager(both, name):
     pair = both(name)
     ids, types = pair.ids(30)
@@ -500,7 +500,8 @@ def test_buffers_that_older_files_have(both, name, tmp_path):
     np.testing.assert_array_equal(attend.Model.load(tmp_path).forward(ids, types=types), both(name).ours.forward(ids, types=types))
 
 
-@pytest.mark.parametrize("name", ["bert", "roberta", "distilbert", "mpnet", "albert", "electra", "modernbert", "gpt2 bare", "llama bare"])
+@pytest.mark.parametrize("name", ["bert", "roberta", "distilbert", "mpnet", "albert", "electra", "nomic_bert", "gte", "modernbert",
+                                  "gpt2 bare", "llama bare"])
 def test_a_bare_model_and_one_with_a_head_have_the_same_numbers(both, name, tmp_path):
     """Files name the same tensors with a prefix, and without."""
     prefix = {"gpt2 bare": "transformer.", "llama bare": "model.", "modernbert": "model."}

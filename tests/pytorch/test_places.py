@@ -76,6 +76,8 @@ class Modules:
                 return one.self_attn_layer_norm, False, identity
             if "do_layer_norm_before" in vars(one):
                 return one.final_layer_norm, True, identity
+            if "post_mlp_layernorm" in modules:
+                return one.post_attention_layernorm, False, identity  # NomicBERT, GTE
             after = next((modules[name] for name in AFTER_ATTENTION if name in modules), None)
             if after is not None:
                 return after, False, identity

@@ -15,7 +15,7 @@ from tiny_models import BOTH, CASES, TOLERANCE, edit, far, hidden_of, opener, wr
 
 import attend
 
-TYPES = ["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "albert", "electra", "modernbert"]
+TYPES = ["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "albert", "electra", "nomic_bert", "gte", "modernbert"]
 OF_PRETRAINING = ["MaskedLM", "PreTraining"]
 TASKS = [*OF_PRETRAINING, "SequenceClassification", "TokenClassification", "QuestionAnswering", "MultipleChoice"]
 MODULES = [{"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{name}"}

@@ -37,11 +37,11 @@ class Case:
 
     @property
     def decodes(self):
-        return not any(each in self.name.lower() for each in ("bert", "mpnet", "electra", "t5encoder"))
+        return not any(each in self.name.lower() for each in ("bert", "mpnet", "electra", "gte", "t5encoder"))
 
     @property
     def has_types(self):
-        return self.name.startswith(("Bert", "Albert", "Electra"))
+        return self.name.startswith(("Bert", "Albert", "Electra", "NomicBert")) or self.config.get("type_vocab_size", 0) > 1
 
 
 def bert(head="Model", **config):
@@ -66,6 +66,14 @@ def albert(head="Model", **config):
 
 def electra(head="Model", **config):
     return Case(f"Electra{head}", SHAPE | {"embedding_size": 24} | config)
+
+
+def nomic_bert(head="Model", **config):
+    return Case(f"NomicBert{head}", SHAPE | config)
+
+
+def gte(head="Model", old=None, **config):
+    return Case(f"Gte{head}", SHAPE | config, old or {})
 
 
 def modernbert(head="Model", old=None, **config):
@@ -160,6 +168,14 @@ ENCODERS = {
     "electra for pretraining": electra("ForPreTraining", embedding_size=32, type_vocab_size=3, hidden_act="relu", layer_norm_eps=1e-2),
     "electra for masks": electra("ForMaskedLM"),
     "electra for classes": electra("ForSequenceClassification"),
+    "nomic_bert": nomic_bert(),
+    "nomic_bert for masks": nomic_bert("ForMaskedLM", head_dim=12, hidden_act="gelu", layer_norm_eps=1e-2),
+    "nomic_bert for classes": nomic_bert("ForSequenceClassification", type_vocab_size=3, rope_parameters={
+        "rope_type": "yarn", "rope_theta": 5e3, **YARN, "beta_fast": 4, "beta_slow": 2}),
+    "gte": gte(),
+    "gte for masks": gte("ForMaskedLM", type_vocab_size=0, hidden_act="relu", layer_norm_eps=1e-2),
+    "gte for classes": gte("ForSequenceClassification", type_vocab_size=2, rope_parameters={
+        "rope_type": "linear", "rope_theta": 5e3, "factor": 1.5}),
     "modernbert": modernbert(),
     "modernbert for masks": modernbert("ForMaskedLM", hidden_activation="silu", num_hidden_layers=5),
     "modernbert for classes": modernbert("ForSequenceClassification", local_attention=1, norm_eps=1e-2),

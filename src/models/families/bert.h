@@ -1,5 +1,7 @@
 // BERT (Devlin et al. 2019), RoBERTa (Liu et al. 2019), DistilBERT (Sanh et al. 2019), MPNet (Song et al. 2020),
-// ALBERT (Lan et al. 2020) and ELECTRA (Clark et al. 2020): encoders with learned positions, norms after each sum.
+// ALBERT (Lan et al. 2020), ELECTRA (Clark et al. 2020), NomicBERT (Nussbaum et al. 2024), GTE (Zhang et al. 2024) and
+// Jina's second (Guenther et al. 2023): encoders with norms after each sum. The last three have gated MLPs, two of them
+// rotary positions, and Jina's ALiBi of both sides.
 #pragma once
 
 #include <optional>
@@ -8,12 +10,11 @@
 #include "models/backward.h"
 #include "models/batch.h"
 #include "models/config.h"
+#include "models/families/bert_types.h"
 #include "models/layer_parts.h"
 #include "models/loading.h"
 
 namespace attend::inline v0::models {
-
-struct BertType;
 
 class Bert {
  public:
@@ -36,13 +37,16 @@ class Bert {
   struct Layer {
     Linear query, key, value, output;
     LayerNorm attention_norm;
+    std::optional<Linear> gate;  // of gated MLPs
     Linear wide, narrow;
     LayerNorm norm;
   };
-  void read_embeddings(Loading& loading, const BertType& type, const Member& config, std::int64_t rows);
-  void read_layers(Loading& loading, const BertType& type, const Member& config);
+  void read_embeddings(Loading& loading, const BertType& type, const BertType::Names& names, const Member& config,
+                       std::int64_t rows);
+  void read_layers(Loading& loading, const BertType& type, const BertType::Names& names, const Member& config);
+  void read_rotary_positions(const Loading& loading, const BertType& type, const Member& config);
   AttentionStep step(std::size_t n) const;
-  Layer read_layer(Loading& loading, const std::string& at, const BertType& type) const;
+  Layer read_layer(Loading& loading, const std::string& at, const BertType& type, const BertType::Names& names) const;
   std::vector<std::int64_t> positions(const Batch& batch) const;
 
   ModelInfo info_;
@@ -51,10 +55,12 @@ class Bert {
   std::optional<std::int64_t> padding_;  // RoBERTa: positions begin after this id, and padding has none of its own
   Activation activation_ = Activation::gelu;
   Matrix words_;
-  View positions_, type_embeddings_;
+  std::optional<View> positions_;  // none: positions are not embedded
+  View type_embeddings_;
   std::optional<LayerNorm> embedding_norm_;
   std::optional<Linear> widened_;        // ALBERT and ELECTRA: to the layers' size
-  std::optional<Tensor> distance_bias_;  // MPNet: [H,2R+1]
+  std::optional<Tensor> distance_bias_;  // MPNet and Jina v2: [H,2R+1]
+  std::optional<RotaryEmbedding> rotary_;
   std::vector<Layer> layers_;
   std::vector<std::size_t> which_;  // of layers_, for each layer: ALBERT's share them
 };

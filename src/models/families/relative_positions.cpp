@@ -1,7 +1,9 @@
 #include "models/families/relative_positions.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdlib>
 
 namespace attend::inline v0::models {
 
@@ -51,6 +53,21 @@ Tensor relative_bias(const View& embedding, bool bidirectional, std::int64_t buc
     if (n > 0) set(n, bidirectional ? before + of_distance.of(n) : 0);
   }
   return out;
+}
+
+Tensor alibi_bias(std::int64_t heads, std::int64_t longest) {
+  const std::int64_t reach = std::max<std::int64_t>(1, longest - 1);
+  const auto power = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(heads)));
+  Tensor bias({heads, 2 * reach + 1});
+  for (std::int64_t h = 0; h < heads; ++h) {
+    const double step = -8.0 / static_cast<double>(power);
+    const double exponent =
+        h < power ? step * static_cast<double>(h + 1) : step * (static_cast<double>(h - power) + 0.5);
+    const double slope = std::exp2(exponent);
+    for (std::int64_t d = -reach; d <= reach; ++d)
+      bias.data<float>()[h * bias.size(1) + reach + d] = static_cast<float>(-slope * static_cast<double>(std::abs(d)));
+  }
+  return bias;
 }
 
 }  // namespace attend::inline v0::models

@@ -19,4 +19,8 @@ constexpr std::int64_t near_distances(bool bidirectional, std::int64_t buckets) 
 Tensor relative_bias(const View& embedding, bool bidirectional, std::int64_t buckets, std::int64_t max_distance,
                      std::int64_t longest);
 
+// ALiBi (Press et al. 2022) of texts of `longest` tokens, of both sides: [H,2R+1], -slope |distance|. The slopes are
+// 2^(-8/n), 2^(-16/n), ... for the power of two n that is not above the heads, and of 2n every second one for the rest.
+Tensor alibi_bias(std::int64_t heads, std::int64_t longest);
+
 }  // namespace attend::inline v0::models

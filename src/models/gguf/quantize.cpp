@@ -9,6 +9,7 @@
 #include "models/loading.h"
 #include "models/model.h"
 #include "models/model_types.h"
+#include "models/published_config.h"
 
 namespace attend::inline v0 {
 
@@ -117,8 +118,10 @@ void describe_sentences(const SentenceModules& modules, const Member& config, co
 Quantized quantize_folder(const fs::path& path, const fs::path& out, GgufType type) {
   const fs::path folder = transformer_folder(path);
   const JsonFile file = read_json(function, folder / "config.json");
-  const GgufArchitecture& architecture = gguf_architecture_of(file.object()["model_type"]);
-  const nlohmann::json complete = complete_config(file.root());
+  const nlohmann::json native = native_config(file.object());
+  const Member said(file.place, native);
+  const GgufArchitecture& architecture = gguf_architecture_of(said["model_type"]);
+  const nlohmann::json complete = complete_config(said);
   const Member config(file.place, complete);
   const ModelType& model = model_type(architecture.type);
   Loading loading(Weights::open(function, folder), model.prefix, DType::f32);
