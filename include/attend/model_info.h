@@ -19,15 +19,16 @@ namespace attend::inline v0 {
 
 // How a model computes (docs/models.md says what of each is known).
 enum class ATTEND_API ModelFamily : std::uint8_t {
-  bert,        // encoders: BERT, RoBERTa, MiniLM, DistilBERT, MPNet, ALBERT, ELECTRA
-  gpt2,        // decoders with learned positions
-  llama,       // decoders with rotary positions, RMSNorm and SwiGLU: Llama, Mistral, Qwen, Phi-3, OLMo 2, Gemma
-  gpt_neox,    // decoders with rotary positions and LayerNorm: Pythia
-  opt,         // decoders with learned positions: OPT
-  modernbert,  // encoders with rotary positions
-  bart,        // encoder-decoders with norms after each sum: BART, Marian's translators
-  t5,          // encoder-decoders with a bias by distance: T5, Flan-T5
-  t5_encoder,  // T5's encoder alone: sentence-T5
+  bert,           // encoders: BERT, RoBERTa, MiniLM, DistilBERT, MPNet, ALBERT, ELECTRA, NomicBERT, GTE, Jina v2
+  gpt2,           // decoders with learned positions
+  llama,          // decoders with rotary positions, RMSNorm and SwiGLU: Llama, Mistral, Qwen, Phi-3, OLMo 2, Gemma
+  gpt_neox,       // decoders with rotary positions and LayerNorm: Pythia
+  opt,            // decoders with learned positions: OPT
+  modernbert,     // encoders with rotary positions
+  bart,           // encoder-decoders with norms after each sum: BART, Marian's translators
+  t5,             // encoder-decoders with a bias by distance: T5, Flan-T5
+  t5_encoder,     // T5's encoder alone: sentence-T5
+  llama_encoder,  // Llama's layers where tokens see both sides: EmbeddingGemma
 };
 // As it is written there: "bert", "gpt2", "llama", ...
 ATTEND_API std::string_view name_of(ModelFamily family);

@@ -155,9 +155,9 @@ constexpr std::string_view table_text = R"json({
     "num_key_value_heads": 4, "head_dim": 256, "intermediate_size": 9216, "hidden_activation": "gelu_pytorch_tanh",
     "max_position_embeddings": 131072, "rms_norm_eps": 1e-6, "rope_parameters": null, "attention_bias": false,
     "query_pre_attn_scalar": 256, "final_logit_softcapping": null, "sliding_window": 4096, "layer_types": null,
-    "tie_word_embeddings": true},
-  "nullable": ["sliding_window"],
-  "only": {"is_causal": [true], "use_bidirectional_attention": [false, null], "attn_logit_softcapping": [null],
+    "use_bidirectional_attention": false, "tie_word_embeddings": true},
+  "nullable": ["sliding_window", "use_bidirectional_attention"],
+  "only": {"is_causal": [true], "attn_logit_softcapping": [null],
     "partial_rotary_factor": [1.0, null], "_rope_type_labels": [null], "attention_chunk_size": [null],
     "kv_sharing_modes": [null]}},
 "gpt_neox": {
@@ -256,7 +256,7 @@ json complete_config(const Member& file) {
     if (config[key].is_null() && !may_be_null)
       fail_at(file.place().in(key), "is null; without it {} would be taken", value.dump());
     const Member found(file.place().in(key), config[key]);
-    if (value.is_boolean()) found.truth();
+    if (value.is_boolean() && !found.value().is_null()) found.truth();
     if (value.is_number_integer() && !found.value().is_null() && !found.value().is_number_integer())
       found.refuse("a whole number");
   }

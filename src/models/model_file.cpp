@@ -54,6 +54,7 @@ class Reader {
       case ModelFamily::gpt2:
         return build<models::Gpt2>();
       case ModelFamily::llama:
+      case ModelFamily::llama_encoder:
         return build<models::Llama>();
       case ModelFamily::gpt_neox:
         return build<models::GptNeox>();
@@ -96,13 +97,13 @@ const ModelType& type_of(const Member& config) {
           models::record_takes(name) ? "attend.transformers.record (Python) looks into it, computed by PyTorch; " : "");
 }
 
-// Where a folder has a generation_config.json, it says how a text is written, and config.json does not.
 // What stands before the names of the file's tensors where it has a task's head too.
 const char* prefix_in(const models::Weights& weights, const ModelType& type) {
   const auto is_older = [&](const auto& each) { return each.first.starts_with(type.older_prefix); };
   return type.older_prefix && std::ranges::any_of(weights.all(), is_older) ? type.older_prefix : type.prefix;
 }
 
+// Where a folder has a generation_config.json, it says how a text is written, and config.json does not.
 void read_generation(const std::filesystem::path& folder, const Member& config, ModelInfo& info) {
   const std::filesystem::path path = folder / "generation_config.json";
   if (!info.decoder()) return;

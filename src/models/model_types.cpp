@@ -25,6 +25,7 @@ constexpr FamilyRow families[] = {
     {.family = ModelFamily::bart, .name = "bart", .encodes = true, .decodes = true},
     {.family = ModelFamily::t5, .name = "t5", .encodes = true, .decodes = true},
     {.family = ModelFamily::t5_encoder, .name = "t5_encoder", .encodes = true, .decodes = false},
+    {.family = ModelFamily::llama_encoder, .name = "llama_encoder", .encodes = true, .decodes = false},
 };
 
 // tests/pytorch/test_transformers_registry.py holds the classes against Transformers. jina_bert is what
@@ -38,10 +39,10 @@ constexpr ModelType types[] = {
     {"mpnet", ModelFamily::bert, "MPNetModel", "mpnet."},
     {"albert", ModelFamily::bert, "AlbertModel", "albert."},
     {"electra", ModelFamily::bert, "ElectraModel", "electra."},
-    {"modernbert", ModelFamily::modernbert, "ModernBertModel", "model."},
     {"nomic_bert", ModelFamily::bert, "NomicBertModel", "nomic_bert.", {}, "bert."},
     {"gte", ModelFamily::bert, "GteModel", "gte.", {}, "new."},
     {"jina_bert", ModelFamily::bert, "JinaBertModel", "bert."},
+    {"modernbert", ModelFamily::modernbert, "ModernBertModel", "model."},
     {"gpt2", ModelFamily::gpt2, "GPT2LMHeadModel", "transformer.", "gpt2"},
     {"llama", ModelFamily::llama, "LlamaForCausalLM", "model.", "llama"},
     {"mistral", ModelFamily::llama, "MistralForCausalLM", "model.", "llama"},

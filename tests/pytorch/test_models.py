@@ -514,6 +514,19 @@ def test_a_bare_model_and_one_with_a_head_have_the_same_numbers(both, name, tmp_
 
 # ---- What is refused ----
 
+@pytest.mark.parametrize("name", ["gemma3 both sides", "gemma3 both sides, with a head"])
+def test_gemma_of_both_sides_is_an_encoder(both, name, tmp_path):
+    model = both(name).ours
+    info = model.info
+    assert (info.type, info.family, info.decoder, info.encoder_decoder, info.end) == ("gemma3_text", "llama_encoder", False, False, [])
+    assert model.embed([6, 7, 8]).shape == (1, 32)
+    for asked in (lambda: model.logits(model.forward([6, 7])), lambda: model.generate([6, 7]), model.cache):
+        with pytest.raises(ValueError, match="expected a decoder, and the model is an encoder of type gemma3_text"):
+            asked()
+    with pytest.raises(OSError, match="this model is of family llama_encoder"):
+        attend.quantize(both(name).folder, tmp_path / "x.gguf", "q8_0")
+
+
 @pytest.mark.parametrize("name", ["llama bare, untied", "gpt2 bare, untied"])
 def test_a_bare_model_has_no_logits(both, name):
     """Its file has no output layer, and no embeddings that are one too."""

@@ -173,6 +173,18 @@ def test_the_encoder_of_t5(folder, case):
     assert check(path, cut=1).info.family == "t5_encoder"
 
 
+def test_embedding_gemma(folder):
+    """Tokens that see both sides, the mean, two dense layers, and prompts of each task."""
+    path = folder("gemma3 both sides", kind="end", after=lambda E: [
+        modules.Pooling(E), modules.Dense(E, 48, bias=False, activation_function=torch.nn.Identity()),
+        modules.Dense(48, E, bias=False, activation_function=torch.nn.Identity()), modules.Normalize()],
+        prompts={"query": "task: search result | query: ", "document": "title: none | text: "})
+    ours = check(path, cut=1)
+    check(path, prompt_name="query")
+    check(path, prompt_name="document")
+    assert ours.info.family == "llama_encoder"
+
+
 def test_a_folder_that_lacks_its_modules(folder):
     path = folder(after=lambda E: [modules.Pooling(E, "cls"), modules.Normalize()], transformer={"max_seq_length": 12})
     check(path, cut=2)

@@ -37,7 +37,8 @@ class Case:
 
     @property
     def decodes(self):
-        return not any(each in self.name.lower() for each in ("bert", "mpnet", "electra", "gte", "t5encoder"))
+        encodes = any(each in self.name.lower() for each in ("bert", "mpnet", "electra", "gte", "t5encoder"))
+        return not encodes and not self.config.get("use_bidirectional_attention")
 
     @property
     def has_types(self):
@@ -310,6 +311,8 @@ BOTH = {
     "t5 old": t5(num_layers=3, feed_forward_proj="gated-gelu", tie_word_embeddings=False, old=dict.fromkeys(
         ["dense_act_fn", "is_gated_act", "scale_decoder_outputs", "num_decoder_layers"]) | {"tie_word_embeddings": False}),
 }
+ENCODERS |= {"gemma3 both sides": gemma3("TextModel", use_bidirectional_attention=True, sliding_window=9),
+             "gemma3 both sides, with a head": gemma3(use_bidirectional_attention=True, sliding_window=8, tie_word_embeddings=False)}
 ENCODERS |= {"t5 encoder": t5("EncoderModel"), "t5 encoder gated": t5("EncoderModel", feed_forward_proj="gated-gelu", num_layers=3)}
 CASES = ENCODERS | DECODERS
 

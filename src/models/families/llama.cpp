@@ -55,14 +55,24 @@ Llama::Llama(Loading& loading, const Member& config) : info_(read_decoder(loadin
   eps_ = number_from_0(config["rms_norm_eps"]);
   heads_apart_ = type.head_norms;
   if (type.gemma) read_scales(config);
+  constexpr const char* both_sides = "use_bidirectional_attention";
+  causal_ = !type.may_encode || !config.given(both_sides) || !config[both_sides].truth();
+  if (!causal_) {
+    info_.family = ModelFamily::llama_encoder;
+    info_.end.clear();
+  }
 
   const std::int64_t E = info_.embedding_size;
   words_ = loading.matrix("embed_tokens.weight", info_.vocabulary, E);
   for (std::int64_t n = 0; n < info_.layers; ++n) layers_.push_back(read_layer(loading, n, type, config));
   read_positions(loading, type, config);
   norm_ = loading.rms_norm("norm", E, eps_, type.gemma ? 1 : 0);
-  output_ = loading.head("embed_tokens.weight", words_, E, info_.vocabulary, config["tie_word_embeddings"].truth());
-  if (output_ && type.gemma) output_->softcap = read_softcap(config, "final_logit_softcapping");
+  if (causal_)
+    output_ = loading.head("embed_tokens.weight", words_, E, info_.vocabulary, config["tie_word_embeddings"].truth());
+  else
+    loading.ignore_head("lm_head.", false);
+  const double softcap = type.gemma ? read_softcap(config, "final_logit_softcapping") : 0;
+  if (output_) output_->softcap = softcap;
   loading.ignore_ending(".rotary_emb.inv_freq");
   loading.ignore_head("score.", true);
 }
@@ -76,6 +86,8 @@ void Llama::read_scales(const Member& config) {
 
 void Llama::read_positions(const Loading& loading, const LlamaType& type, const Member& config) {
   windows_ = read_windows(config, type.windows, info_.layers);
+  for (std::int64_t& window : windows_)  // Gemma 3's is of both sides together
+    if (!causal_ && window > 0) window = window / 2 + 1;
   std::vector<Rotary> rotary{read_rotary(config, type.rotary, info_.longest, info_.head_size)};
   if (type.window_rotary) rotary.push_back(read_rotary(config, *type.window_rotary, info_.longest, info_.head_size));
   if (type.rotary.longrope_alone) computed_again_after_ = rotary[0].options.original_length;
@@ -132,7 +144,7 @@ AttentionStep Llama::step(std::size_t n) const {
   return {.layer = static_cast<std::int64_t>(n),
           .heads = info_.heads,
           .kv_heads = info_.kv_heads,
-          .causal = true,
+          .causal = causal_,
           .window = windows_[n],
           .scale = scale_,
           .softcap = softcap_,

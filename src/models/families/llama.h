@@ -1,5 +1,6 @@
 // Llama (Touvron et al. 2023) and those like it: decoders with rotary positions, RMSNorm, SwiGLU and grouped heads.
-// Mistral, Qwen 2 and 3, SmolLM3, Phi-3, OLMo 2, Gemma 2 and 3 differ by switches.
+// Mistral, Qwen 2 and 3, SmolLM3, Phi-3, OLMo 2, Gemma 2 and 3 differ by switches. Of EmbeddingGemma, whose tokens see
+// both sides, they are an encoder's.
 #pragma once
 
 #include <optional>
@@ -36,7 +37,7 @@ class Llama {
   // Phi-3: longer texts have other frequencies, and Transformers' generate() turns the earlier keys again.
   std::int64_t computed_again_after() const { return computed_again_after_; }
   std::optional<Norm> last_norm() const { return &*norm_; }
-  const std::optional<Output>& output() const { return output_; }  // none: a bare model
+  const std::optional<Output>& output() const { return output_; }  // none: a bare model, or an encoder
 
  private:
   struct Layer {
@@ -57,6 +58,7 @@ class Llama {
   ModelInfo info_;
   double eps_ = 0;
   Activation activation_ = Activation::silu;
+  bool causal_ = true;
   bool heads_apart_ = true;      // norms of queries and keys are each head's own
   std::optional<double> scale_;  // of the scores; none: as everywhere
   double softcap_ = 0;           // of the scores; 0: none

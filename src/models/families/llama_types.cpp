@@ -100,6 +100,7 @@ constexpr std::array<LlamaType, 9> types = {{
      .head_norms = true,
      .norms_after = true,
      .gemma = true,
+     .may_encode = true,
      .windows = {.slides = but_every_few, .needed = true},
      .rotary = {.usual_theta = 1'000'000, .of_layers = "full_attention"},
      .window_rotary = RotaryKeys{.theta = "rope_local_base_freq", .of_layers = "sliding_attention"}},

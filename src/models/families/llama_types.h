@@ -22,8 +22,9 @@ struct LlamaType {
   bool row_norms = false;      // likewise, all heads together
   bool norms_before = true;    // of what attention and MLP read
   bool norms_after = false;    // of what they write
-  bool gemma = false;      // norms are of 1 + weight, words times sqrt(E), scores by query_pre_attn_scalar, softcaps
-  bool some_turn = false;  // no_rope_layers say in which layers positions are seen
+  bool gemma = false;       // norms are of 1 + weight, words times sqrt(E), scores by query_pre_attn_scalar, softcaps
+  bool some_turn = false;   // no_rope_layers say in which layers positions are seen
+  bool may_encode = false;  // use_bidirectional_attention says whether tokens see both sides
   WindowRule windows = {};
   RotaryKeys rotary = {};
   std::optional<RotaryKeys> window_rotary = {};  // of the layers with a window, where it is another

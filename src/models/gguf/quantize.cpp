@@ -126,6 +126,9 @@ Quantized quantize_folder(const fs::path& path, const fs::path& out, GgufType ty
   const ModelType& model = model_type(architecture.type);
   Loading loading(Weights::open(function, folder), model.prefix, DType::f32);
   ModelInfo info = check_folder(model.family, loading, config);
+  if (info.family != model.family)
+    fail_at(config.place(), "a GGUF file of type {} is of a {}, and this model is of family {}", model.name,
+            name_of(model.family), name_of(info.family));
   const nlohmann::json generation = generation_of(folder);
   const bool is_config = generation.is_null();
   if (info.decoder()) read_generation(is_config ? file.root() : Member(file.place, generation), is_config, info);
