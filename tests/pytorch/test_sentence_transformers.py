@@ -14,7 +14,7 @@ import torch
 os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
 
 from test_quantized_files import round_weights
-from tiny_models import BOTH, CASES, made
+from tiny_models import BOTH, CASES, made, qwen3
 from tiny_tokenizers import WORDS, tokenizer_of
 
 import attend
@@ -183,6 +183,45 @@ def test_embedding_gemma(folder):
     check(path, prompt_name="query")
     check(path, prompt_name="document")
     assert ours.info.family == "llama_encoder"
+
+
+QWEN_SPLIT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+
+
+def qwen_tokenizer():
+    """As Qwen3-Embedding has it: bytes, a token at the end, padding on the left."""
+    alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {each: n for n, each in enumerate(alphabet)} | {"he": 256, "the": 257}
+    own = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, [("h", "e"), ("t", "he")]))
+    own.normalizer = tokenizers.normalizers.NFC()
+    own.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([
+        tokenizers.pre_tokenizers.Split(tokenizers.Regex(QWEN_SPLIT), "isolated"),
+        tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    own.add_special_tokens(["<|endoftext|>", "<|im_end|>"])
+    own.post_processor = tokenizers.processors.Sequence([
+        tokenizers.processors.ByteLevel(add_prefix_space=False, trim_offsets=False, use_regex=False),
+        tokenizers.processors.TemplateProcessing(single="$A <|endoftext|>", pair="$A $B:1 <|endoftext|>:1",
+                                                 special_tokens=[("<|endoftext|>", 258)])])
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=own, pad_token="<|endoftext|>", eos_token="<|im_end|>",
+                                                padding_side="left", model_max_length=100)
+
+
+def test_qwen3_embedding(tmp_path):
+    """The last token's state of each text, whatever pads the others, behind an instruction in the folder's prompts."""
+    plain, path = tmp_path / "plain", tmp_path / "whole"
+    made(qwen3(vocab_size=260, tie_word_embeddings=True)).save_pretrained(plain)
+    qwen_tokenizer().save_pretrained(plain)
+    model = sentence_transformers.SentenceTransformer(
+        modules=[modules.Transformer(str(plain)), modules.Pooling(32, "lasttoken"), modules.Normalize()],
+        prompts={"query": "Instruct: Given a web search query, retrieve relevant passages\nQuery:", "document": ""})
+    model.save(str(path), create_model_card=False)
+    ours = check(path, [*SENTENCES, "Explain gravity", "北京 is in China?\n\n"])
+    check(path, prompt_name="query")
+    check(path, prompt_name="document")
+    assert ours.info.decoder and ours.info.prompts["query"].endswith("\nQuery:")
+    assert attend.Model.load_tokenizer(path).encode("the cat").ids[-1] == 258
+    whole, alone = ours.embed(SENTENCES, prompt="query"), [ours.embed([each], prompt="query")[0] for each in SENTENCES]
+    np.testing.assert_array_equal(whole, alone)
 
 
 def test_a_folder_that_lacks_its_modules(folder):
