@@ -34,7 +34,7 @@ ATTEND_API void write_npy(const std::filesystem::path& path, const View& tensor)
 ATTEND_API TensorMap read_npz(const std::filesystem::path& path);
 ATTEND_API void write_npz(const std::filesystem::path& path, const NamedViews& tensors);
 
-// Hugging Face's .safetensors: F64, F32, F16, BF16, I64, I8, U8, BOOL.
+// Hugging Face's .safetensors: F64, F32, F16, BF16, I64, I8, U8, BOOL; and I32, read as i64.
 struct ATTEND_API Safetensors {
   TensorMap tensors;
   std::map<std::string, std::string> metadata;

@@ -18,6 +18,7 @@ using nlohmann::json;
 constexpr std::uint64_t prefix_size = 8;               // the header's length
 constexpr std::uint64_t longest_header = 100'000'000;  // as the safetensors package demands
 constexpr std::string_view metadata_key = "__metadata__";
+constexpr std::string_view narrow_type = "I32";  // that no DType is, and that is read as i64
 
 struct FileType {
   std::string_view name;
@@ -46,15 +47,16 @@ std::string json_reason(const json::exception& error) {
 }
 
 DType parse_dtype(const json& value, const Place& place) {
-  constexpr std::string_view known[] = {"I16",     "U16",         "I32",     "U32",     "U64",
-                                        "F4",      "F6_E2M3",     "F6_E3M2", "F8_E4M3", "F8_E4M3FNUZ",
-                                        "F8_E5M2", "F8_E5M2FNUZ", "F8_E8M0", "C64"};
+  constexpr std::string_view known[] = {"I16",         "U16",     "U32",     "U64",         "F4",
+                                        "F6_E2M3",     "F6_E3M2", "F8_E4M3", "F8_E4M3FNUZ", "F8_E5M2",
+                                        "F8_E5M2FNUZ", "F8_E8M0", "C64"};
   if (!value.is_string()) fail_at(place, "dtype is not a string");
   const auto& name = value.get_ref<const std::string&>();
+  if (name == narrow_type) return DType::i64;
   const auto type = std::find_if(std::begin(file_types), std::end(file_types), [&](auto& t) { return t.name == name; });
   if (type != std::end(file_types)) return type->dtype;
   const bool is_known = std::find(std::begin(known), std::end(known), name) != std::end(known);
-  fail_at(place, "dtype {} is {}; F64, F32, F16, BF16, I64, I8, U8 and BOOL are", quote(name),
+  fail_at(place, "dtype {} is {}; F64, F32, F16, BF16, I64, I32, I8, U8 and BOOL are", quote(name),
           is_known ? "not read" : "unknown, and not read");
 }
 
@@ -82,14 +84,21 @@ Entry parse_entry(const std::string& name, const json& value, const Place& place
       !offsets[1].is_number_unsigned()) {
     fail_at(place, "data_offsets is not a list of two whole numbers");
   }
-  Entry entry{name, parse_dtype(value["dtype"], place), parse_shape(value["shape"], place),
-              offsets[0].get<std::uint64_t>(), offsets[1].get<std::uint64_t>()};
+  const DType dtype = parse_dtype(value["dtype"], place);
+  Entry entry{name,
+              dtype,
+              value["dtype"] == narrow_type,
+              parse_shape(value["shape"], place),
+              offsets[0].get<std::uint64_t>(),
+              offsets[1].get<std::uint64_t>()};
   if (entry.end < entry.begin) fail_at(place, "data_offsets [{},{}] run backwards", entry.begin, entry.end);
-  const auto bytes = byte_count(entry.dtype, {entry.shape.begin(), entry.shape.end()});
+  auto bytes = byte_count(entry.dtype, {entry.shape.begin(), entry.shape.end()});
+  if (bytes && entry.narrow) *bytes /= 2;
   if (!bytes) fail_at(place, "shape {} of {} has more bytes than 63 bits can count", entry.shape, entry.dtype);
   if (entry.end - entry.begin != *bytes) {
-    fail_at(place, "shape {} of {} takes {} bytes, but data_offsets [{},{}] hold {}", entry.shape, entry.dtype, *bytes,
-            entry.begin, entry.end, entry.end - entry.begin);
+    fail_at(place, "shape {} of {} takes {} bytes, but data_offsets [{},{}] hold {}", entry.shape,
+            entry.narrow ? "i32" : fmt::format("{}", entry.dtype), *bytes, entry.begin, entry.end,
+            entry.end - entry.begin);
   }
   return entry;
 }
@@ -265,6 +274,13 @@ const SafetensorsFile::Entry* SafetensorsFile::find(std::string_view name) const
 
 Tensor SafetensorsFile::read(const Entry& entry, std::int64_t first, const Dims& shape) const {
   Tensor tensor = Tensor::uninitialized(shape, entry.dtype);
+  if (entry.narrow) {
+    std::vector<std::int32_t> numbers(static_cast<std::size_t>(tensor.count()));
+    file_.read(begin(entry) + static_cast<std::uint64_t>(first) * sizeof(std::int32_t), numbers.data(),
+               numbers.size() * sizeof(std::int32_t));
+    std::ranges::copy(numbers, tensor.data<std::int64_t>());
+    return tensor;
+  }
   const std::int64_t size = size_of(entry.dtype);
   const std::uint64_t start = begin(entry) + static_cast<std::uint64_t>(first * size);
   file_.read(start, tensor.raw(), static_cast<std::uint64_t>(tensor.count() * size));

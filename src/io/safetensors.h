@@ -31,7 +31,8 @@ class SafetensorsFile {
 
   struct Entry {
     std::string name;
-    DType dtype = DType::f32;
+    DType dtype = DType::f32;  // that it is read as
+    bool narrow = false;       // I32 in the file, whose numbers i64 holds
     Dims shape;
     std::uint64_t begin = 0, end = 0;  // bytes of the data
   };

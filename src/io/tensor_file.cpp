@@ -54,7 +54,8 @@ struct TensorFile::State {
     if (file.size() < 9 || file.read(8, 1) != "{") return;
     const SafetensorsFile open(file);
     for (const SafetensorsFile::Entry& entry : open.entries()) {
-      if (open.begin(entry) % static_cast<std::uint64_t>(size_of(entry.dtype)) != 0) return views.clear();
+      if (entry.narrow || open.begin(entry) % static_cast<std::uint64_t>(size_of(entry.dtype)) != 0)
+        return views.clear();
       views.emplace(entry.name, View(mapped.data() + open.begin(entry), entry.dtype, entry.shape));
     }
   }

@@ -31,7 +31,7 @@ std::string list(const Names& names) {
 
 // A header's length is free, and so is where the data begins. A bool's bytes are looked at, once.
 bool can_stay(const SafetensorsFile::Entry& entry, const std::byte* data) {
-  return entry.dtype != DType::boolean && is_aligned(data, entry.dtype);
+  return !entry.narrow && entry.dtype != DType::boolean && is_aligned(data, entry.dtype);
 }
 
 void add_all(const InputFile& file, const SafetensorsFile& tensors, Weights& to) {

@@ -107,6 +107,22 @@ TEST(Safetensors, RefusesToWriteWhatCanNotBeRead) {
   EXPECT_EQ(folder.entries(), 0);
 }
 
+// As NumPy and PyTorch have indices of 32 bits.
+TEST(Safetensors, I32IsReadAsI64) {
+  std::string bytes = file_of({tensor("a", "U8", "[1]", "[0,1]"), tensor("b", "I32", "[2,2]", "[1,17]")}, 17);
+  const std::int32_t numbers[] = {1, -1, INT32_MAX, INT32_MIN};
+  bytes.replace(bytes.size() - sizeof numbers, sizeof numbers, reinterpret_cast<const char*>(numbers), sizeof numbers);
+  const Safetensors all = read(bytes);
+  const Tensor& found = all.tensors.at("b");
+  EXPECT_EQ(found.dtype(), DType::i64);
+  EXPECT_EQ(found.shape(), (Dims{2, 2}));
+  EXPECT_TRUE(std::ranges::equal(std::span(found.data<std::int64_t>(), 4), numbers));
+  const Folder folder;
+  put(folder / "x", bytes);
+  expect_same(TensorFile(folder / "x").view("b"), found);
+  expect_bad(file_of({tensor("b", "I32", "[2]", "[0,16]")}, 16), "takes 8 bytes", "hold 16");
+}
+
 TEST(Safetensors, RefusesWrongHeaderLengths) {
   expect_bad("", "is empty");
   expect_bad(test::bytes_of(std::uint64_t{3}) + "{}", "byte 0", "3 bytes, but 2 follow");
@@ -162,7 +178,7 @@ TEST(Safetensors, RefusesOtherDescriptions) {
   expect_bad(file_of("{\"a\":1}"), "tensor 'a'", "exactly");
   expect_bad(file_of(R"({"a":{"dtype":"U8","shape":[0]}})"), "exactly");
   expect_bad(file_of(R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0],"x":1}})"), "exactly");
-  expect_bad(file_of({tensor("a", "I32", "[1]", "[0,4]")}, 4), "tensor 'a'", "'I32' is not read", "F64, F32");
+  expect_bad(file_of({tensor("a", "U32", "[1]", "[0,4]")}, 4), "tensor 'a'", "'U32' is not read", "F64, F32");
   expect_bad(file_of({tensor("a", "F8_E4M3", "[1]", "[0,1]")}, 1), "'F8_E4M3' is not read");
   expect_bad(file_of({tensor("a", "f32", "[1]", "[0,4]")}, 4), "'f32' is unknown");
   expect_bad(file_of(R"({"a":{"dtype":1,"shape":[0],"data_offsets":[0,0]}})"), "dtype is not a string");
