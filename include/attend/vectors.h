@@ -52,6 +52,8 @@ class ATTEND_API VectorFile {
   // The k rows nearest to the query [size], f32, falling; of equal ones the first. Exact: all rows are read. A row of
   // zeros is as near as 0, one with NaN comes last. Throws bad_shape, bad_dtype, bad_value for k below 1.
   std::vector<Near> nearest(const View& query, std::int64_t k) const;
+  // The same of each of the queries [Q,size]: all of them in one pass over the rows.
+  std::vector<std::vector<Near>> nearest_each(const View& queries, std::int64_t k) const;
 
  private:
   std::shared_ptr<const void> owner_;

@@ -35,14 +35,21 @@ nb::object rows(nb::handle self) {
   return nb::cast(nb::ndarray<nb::numpy, const float>(rows.data<float>(), sizes.size(), sizes.data(), self));
 }
 
+nb::list listed(const std::vector<Near>& found) {
+  const nb::object near = nb::module_::import_("attend._vectors").attr("Near");
+  nb::list list;
+  for (const Near& each : found) list.append(near(each.row, each.similarity));
+  return list;
+}
+
 nb::list nearest(const OpenVectors& self, nb::handle query, std::int64_t k) {
   constexpr const char* function = "VectorFile.nearest";
-  const Array vector(function, "query", query);
-  const nb::object near = nb::module_::import_("attend._vectors").attr("Near");
-  nb::list found;
-  for (const Near& each : call(function, [&] { return self.file.nearest(vector.view(), k); }))
-    found.append(near(each.row, each.similarity));
-  return found;
+  const Array given(function, "query", query);
+  const View view = given.view();
+  if (view.rank() != 2) return listed(call(function, [&] { return self.file.nearest(view, k); }));
+  nb::list all;
+  for (const auto& each : call(function, [&] { return self.file.nearest_each(view, k); })) all.append(listed(each));
+  return all;
 }
 
 std::string describe(const OpenVectors& self) {
@@ -66,6 +73,8 @@ The file must not change while it is open.
 constexpr const char* nearest_doc =
     R"(The k rows nearest to query [V], float32, by cosine, falling: a list of attend.Near, of equal ones the first.
 
+Of queries [Q,V] a list for each, in one pass over the rows.
+
 All rows are read, so it is exact. A row of zeros is as near as 0, one with NaN comes last.)";
 
 }  // namespace
@@ -79,7 +88,8 @@ void bind_vectors(nb::module_& m) {
       .def_prop_ro("rows", &rows, nb::sig("def rows(self) -> numpy.ndarray"),
                    "[N,V] float32, read only: the file's own")
       .def("nearest", &nearest, nb::arg("query").none(), nb::arg("k") = 10,
-           nb::sig("def nearest(self, query: Array, k: int = 10) -> list[attend.Near]"), nearest_doc)
+           nb::sig("def nearest(self, query: Array, k: int = 10) -> list[attend.Near] | list[list[attend.Near]]"),
+           nearest_doc)
       .def("__len__", [](const OpenVectors& self) { return self.file.rows().size(0); })
       .def("__repr__", &describe);
 }

@@ -288,5 +288,44 @@ void multiply_rows(const float* row, const float* rows, std::int64_t size, std::
   for (; n < count; ++n) products[n] = sum_of_lanes(multiply_in_lanes(row, rows + n * size, size));
 }
 
+// ---- Products in double ----
+
+// The compiler makes these of the vectors that a target has.
+using Floats8 [[gnu::vector_size(32), gnu::aligned(4), gnu::may_alias]] = float;
+using Doubles8 [[gnu::vector_size(64), gnu::aligned(8), gnu::may_alias]] = double;
+
+// Eight sums side by side: the order depends on the size alone. A product of two f32 is exact in double, so that it is
+// of no consequence whether a target rounds it before it is added.
+template <bool squared>
+void dot_row(const double* a, const float* b, std::int64_t size, double* product, double* square) {
+  Doubles8 products{}, squares{};
+  std::int64_t e = 0;
+  for (; e + 8 <= size; e += 8) {
+    const auto wide = __builtin_convertvector(*reinterpret_cast<const Floats8*>(b + e), Doubles8);
+    products += *reinterpret_cast<const Doubles8*>(a + e) * wide;
+    if constexpr (squared) squares += wide * wide;
+  }
+  for (; e < size; ++e) {
+    const auto wide = static_cast<double>(b[e]);
+    products[0] += a[e] * wide;
+    if constexpr (squared) squares[0] += wide * wide;
+  }
+  double sum = 0, sum_of_squares = 0;
+  for (int lane = 0; lane < 8; ++lane) {
+    sum += products[lane];
+    sum_of_squares += squares[lane];
+  }
+  *product = sum;
+  if constexpr (squared) *square = sum_of_squares;
+}
+
+void dot_rows(const double* a, const float* rows, std::int64_t size, std::int64_t count, double* products,
+              double* squares) {
+  for (std::int64_t n = 0; n < count; ++n) {
+    if (squares) dot_row<true>(a, rows + n * size, size, products + n, squares + n);
+    if (!squares) dot_row<false>(a, rows + n * size, size, products + n, nullptr);
+  }
+}
+
 }  // namespace
 }  // namespace attend::inline v0::kernels

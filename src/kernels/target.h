@@ -320,6 +320,10 @@ struct RowKernels {
   void (*rotate)(const RotaryOperands& operands, std::int64_t first, std::int64_t last);
   // products[n] = row . rows[n]; row [size], rows [count,size], f32.
   void (*multiply)(const float* row, const float* rows, std::int64_t size, std::int64_t count, float* products);
+  // In double: products[n] = row . rows[n], and squares[n] = rows[n] . rows[n]; null: not wanted. row [size] holds
+  // numbers of f32. The same bits on every target.
+  void (*dot)(const double* row, const float* rows, std::int64_t size, std::int64_t count, double* products,
+              double* squares);
 };
 
 // What a target's kernels are, and how they are called.

@@ -303,5 +303,29 @@ TEST_P(RowKernels, Multiply) {
   }
 }
 
+// Of each row by itself: eight sums side by side, and then one after the other.
+TEST_P(RowKernels, DotInDouble) {
+  for (const std::int64_t size : {1, 7, 8, 9, 16, 33, 384}) {
+    constexpr std::int64_t count = 3;
+    Numbers row(size, DType::f32, 1), rows(count * size, DType::f32, 2);
+    std::vector<double> wide(row.floats(), row.floats() + size), products(count), squares(count), alone(count);
+    target().rows.dot(wide.data(), rows.floats(), size, count, products.data(), squares.data());
+    target().rows.dot(wide.data(), rows.floats(), size, count, alone.data(), nullptr);
+    EXPECT_EQ(alone, products);
+    const auto dot = [&](const auto* a, const auto* b) {
+      double sums[8] = {}, sum = 0;
+      for (std::int64_t e = 0; e < size; ++e) sums[e < size / 8 * 8 ? e % 8 : 0] += double(a[e]) * double(b[e]);
+      for (const double each : sums) sum += each;
+      return sum;
+    };
+    for (std::int64_t n = 0; n < count; ++n) {
+      const float* other = rows.floats() + n * size;
+      EXPECT_EQ(products[std::size_t(n)], dot(wide.data(), other)) << size;
+      EXPECT_EQ(squares[std::size_t(n)], dot(other, other)) << size;
+    }
+    EXPECT_TRUE(row.intact() && rows.intact()) << size;
+  }
+}
+
 }  // namespace
 }  // namespace attend

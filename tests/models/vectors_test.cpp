@@ -76,11 +76,21 @@ TEST(Vectors, TheNearestAreExact) {
     const std::vector<Near> whole = file.nearest(query, N + 1);
     EXPECT_EQ(whole.size(), N);
     EXPECT_EQ(whole.back().row, 8);
+    const auto each = file.nearest_each(all.view().slice(0, 3, 6), 100);
+    ASSERT_EQ(each.size(), 3);
+    for (const std::int64_t n : {3, 4, 5}) {
+      const std::vector<Near> alone = file.nearest(all.view().select(0, n), 100);
+      const auto same = [](const Near& a, const Near& b) { return a.row == b.row && a.similarity == b.similarity; };
+      EXPECT_TRUE(std::ranges::equal(each[static_cast<std::size_t>(n - 3)], alone, same)) << n;
+    }
+    EXPECT_TRUE(file.nearest_each(all.view().slice(0, 0, 0), 1).empty());
   }
   expect_error(
       ErrorCode::bad_value, [&] { (void)file.nearest(query, 0); }, "k is 0");
   expect_error(
       ErrorCode::bad_shape, [&] { (void)file.nearest(all.view().select(1, 0), 1); }, "expected [13]");
+  expect_error(
+      ErrorCode::bad_shape, [&] { (void)file.nearest_each(query, 1); }, "expected [Q,13]");
   write_npy(folder / "y.npy", all.view().to(DType::f64));
   expect_error(
       ErrorCode::bad_file, [&] { VectorFile{folder / "y.npy"}; }, "f64", "expected f32 [N,size]");

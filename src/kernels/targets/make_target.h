@@ -173,7 +173,8 @@ constexpr Target make_target(const char* name, bool (*supported)()) noexcept {
                .normalize_gradient = normalize_gradient_rows,
                .activate_gradient = activate_gradient_rows,
                .rotate = rotate_rows,
-               .multiply = multiply_rows},
+               .multiply = multiply_rows,
+               .dot = dot_rows},
   };
 }
 

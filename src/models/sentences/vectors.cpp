@@ -1,17 +1,19 @@
 #include "attend/vectors.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <mutex>
 
 #include "attend/threads.h"
 #include "io/mapped_file.h"
 #include "io/npy.h"
+#include "kernels/targets.h"
 
 namespace attend::inline v0 {
 
 namespace {
+
+constexpr const char* search = "VectorFile.nearest";
 
 // One after another, [n,size] of a tensor that is not there: for the header.
 View shape_of(std::int64_t rows, std::int64_t size) {
@@ -24,23 +26,68 @@ bool is_nearer(const Near& a, const Near& b) {
   return x != y ? x > y : a.row < b.row;
 }
 
-void keep_nearest(std::vector<Near>& all, std::int64_t k) {
-  const auto kept = std::min<std::ptrdiff_t>(k, std::ssize(all));
-  std::ranges::partial_sort(all, all.begin() + kept, is_nearer);
-  all.resize(static_cast<std::size_t>(kept));
-}
+// The nearest of what it was shown, k at most.
+class Nearest {
+ public:
+  explicit Nearest(std::int64_t k) : k_(k) {}
 
-// sum a b, in double. Eight sums side by side, in an order that depends on the size alone.
-double dot(const float* a, const float* b, std::int64_t size) {
-  std::array<double, 8> sums{};
-  std::int64_t e = 0;
-  for (; e + 8 <= size; e += 8)
-    for (std::size_t lane = 0; lane < 8; ++lane)
-      sums[lane] += double(a[e + static_cast<std::int64_t>(lane)]) * double(b[e + static_cast<std::int64_t>(lane)]);
-  for (; e < size; ++e) sums[0] += double(a[e]) * double(b[e]);
-  double sum = 0;
-  for (const double each : sums) sum += each;
-  return sum;
+  void see(const Near& one) {
+    if (std::ssize(heap_) == k_) {
+      if (!is_nearer(one, heap_.front())) return;
+      std::ranges::pop_heap(heap_, is_nearer);
+      heap_.pop_back();
+    }
+    heap_.push_back(one);
+    std::ranges::push_heap(heap_, is_nearer);
+  }
+  void see(const Nearest& others) {
+    for (const Near& each : others.heap_) see(each);
+  }
+  std::vector<Near> sorted() const {
+    std::vector<Near> all = heap_;
+    std::ranges::sort(all, is_nearer);
+    return all;
+  }
+
+ private:
+  std::int64_t k_;
+  std::vector<Near> heap_;  // the least near of them first
+};
+
+// The queries in double, and their lengths.
+struct Queries {
+  Queries(const View& rows, std::int64_t E)
+      : size(E), numbers(static_cast<std::size_t>(rows.size(0) * E)), lengths(static_cast<std::size_t>(rows.size(0))) {
+    const Tensor own = rows.clone();
+    std::copy_n(own.data<float>(), numbers.size(), numbers.data());
+    for (std::size_t n = 0; n < lengths.size(); ++n) {
+      double square = 0;
+      kernels::target().rows.dot(of(n), own.data<float>() + static_cast<std::int64_t>(n) * E, E, 1, &square, nullptr);
+      lengths[n] = std::sqrt(square);
+    }
+  }
+  const double* of(std::size_t n) const { return numbers.data() + n * static_cast<std::size_t>(size); }
+
+  std::int64_t size;
+  std::vector<double> numbers, lengths;
+};
+
+// Shows each query's `nearest` the rows [begin, end), a few at a time that stay in a cache for all queries.
+void look(const float* rows, std::int64_t begin, std::int64_t end, const Queries& queries,
+          std::vector<Nearest>& nearest) {
+  constexpr std::int64_t together = 64;
+  double products[together], lengths[together];
+  for (std::int64_t first = begin; first < end; first += together) {
+    const std::int64_t count = std::min(together, end - first), E = queries.size;
+    for (std::size_t q = 0; q < nearest.size(); ++q) {
+      kernels::target().rows.dot(queries.of(q), rows + first * E, E, count, products, q == 0 ? lengths : nullptr);
+      if (q == 0) std::transform(lengths, lengths + count, lengths, [](double square) { return std::sqrt(square); });
+      for (std::int64_t n = 0; n < count; ++n) {
+        const double both = queries.lengths[q] * lengths[n];
+        nearest[q].see({first + n, both == 0 ? 0 : products[n] / both});
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -84,33 +131,32 @@ VectorFile::VectorFile(const std::filesystem::path& path) {
 }
 
 std::vector<Near> VectorFile::nearest(const View& query, std::int64_t k) const {
-  constexpr const char* function = "VectorFile.nearest";
-  constexpr std::int64_t block = 4096;  // rows of which the nearest are kept at a time
+  if (query.rank() != 1 || query.size(0) != rows_.size(1))
+    fail(ErrorCode::bad_shape, search, "query has shape {}, expected [{}]", query.shape(), rows_.size(1));
+  return nearest_each(query.reshape({1, query.size(0)}), k).front();
+}
+
+std::vector<std::vector<Near>> VectorFile::nearest_each(const View& queries, std::int64_t k) const {
+  constexpr std::int64_t block = 4096;  // rows that a thread takes at least
   const std::int64_t N = rows_.size(0), E = rows_.size(1);
-  if (query.rank() != 1 || query.size(0) != E)
-    fail(ErrorCode::bad_shape, function, "query has shape {}, expected [{}]", query.shape(), E);
-  if (query.dtype() != DType::f32) fail(ErrorCode::bad_dtype, function, "query is {}, expected f32", query.dtype());
-  if (k < 1) fail(ErrorCode::bad_value, function, "k is {}, expected at least 1", k);
-  const Tensor own = query.clone();
-  const float *q = own.data<float>(), *rows = rows_.data<float>();
-  const double length = std::sqrt(dot(q, q, E));
-  std::vector<Near> nearest;
+  if (queries.rank() != 2 || queries.size(1) != E)
+    fail(ErrorCode::bad_shape, search, "query has shape {}, expected [Q,{}]", queries.shape(), E);
+  if (queries.dtype() != DType::f32) fail(ErrorCode::bad_dtype, search, "query is {}, expected f32", queries.dtype());
+  if (k < 1) fail(ErrorCode::bad_value, search, "k is {}, expected at least 1", k);
+  const Queries all(queries, E);
+  const std::vector<Nearest> none(all.lengths.size(), Nearest(k));
+  std::vector<Nearest> nearest = none;
   std::mutex mutex;
-  const auto look = [&](std::int64_t begin, std::int64_t end) {
-    std::vector<Near> found;
-    for (std::int64_t n = begin; n < end; ++n) {
-      const float* row = rows + n * E;
-      const double both = length * std::sqrt(dot(row, row, E));
-      found.push_back({n, both == 0 ? 0 : dot(row, q, E) / both});
-      if (std::ssize(found) == block + k) keep_nearest(found, k);
-    }
-    keep_nearest(found, k);
+  parallel_for(N, block, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<Nearest> found = none;
+    look(rows_.data<float>(), begin, end, all, found);
     const std::lock_guard lock(mutex);
-    nearest.insert(nearest.end(), found.begin(), found.end());
-    keep_nearest(nearest, k);
-  };
-  parallel_for(N, block, look);
-  return nearest;
+    for (std::size_t q = 0; q < nearest.size(); ++q) nearest[q].see(found[q]);
+  });
+  std::vector<std::vector<Near>> sorted;
+  sorted.reserve(nearest.size());
+  for (const Nearest& each : nearest) sorted.push_back(each.sorted());
+  return sorted;
 }
 
 }  // namespace attend::inline v0
