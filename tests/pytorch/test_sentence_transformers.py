@@ -4,8 +4,10 @@ Where sentence-transformers is not installed (.ci/long installs it), none of thi
 """
 
 import importlib.resources
+import inspect
 import json
 import os
+import re
 
 import numpy as np
 import pytest
@@ -245,6 +247,16 @@ def test_a_chat_template_is_refused(tmp_path):
     tokenizer.save_pretrained(tmp_path)
     with pytest.raises(OSError, match="Model.embed: .*chat template"):
         attend.Model.load(tmp_path).embed(SENTENCES)
+
+
+def test_every_keyword_of_encode_is_in_the_table(repository):
+    page = (repository / "docs/search.md").read_text().split("## Coming from sentence-transformers")[1]
+    told = {name for row in re.findall(r"^\| (`[^|]*) \|", page, re.MULTILINE) for name in re.findall(r"`(\w+)", row)}
+    theirs = {name for name in inspect.signature(sentence_transformers.SentenceTransformer.encode).parameters if name != "self"}
+    assert told == theirs
+    ours = inspect.signature(attend.Model.embed).parameters
+    for name in ("sentences", "prompt", "normalize", "truncate", "return_cut", "progress"):
+        assert name in ours and f"`{name}" in page
 
 
 def test_minilm():
