@@ -29,6 +29,7 @@ enum class ATTEND_API ModelFamily : std::uint8_t {
   t5,             // encoder-decoders with a bias by distance: T5, Flan-T5
   t5_encoder,     // T5's encoder alone: sentence-T5
   llama_encoder,  // Llama's layers where tokens see both sides: EmbeddingGemma
+  static_table,   // no layers, a row for each token: model2vec, StaticEmbedding
 };
 // As it is written there: "bert", "gpt2", "llama", ...
 ATTEND_API std::string_view name_of(ModelFamily family);

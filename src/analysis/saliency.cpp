@@ -77,6 +77,9 @@ std::vector<TokenPath> paths_of(const Model& model, std::span<const std::int64_t
                                   options.number.decoder_ids, options));
           paths.push_back(path_of(family.encoder().words(), info.encoder_vocabulary, info.input_size,
                                   ModelPlace::encoder_embeddings, ids, options));
+        } else if constexpr (!requires { family.words(); }) {
+          fail(ErrorCode::bad_value, function, "the model, of type {}, has no layers: each token adds its row",
+               info.type);
         } else {
           paths.push_back(
               path_of(family.words(), info.vocabulary, info.input_size, ModelPlace::embeddings, ids, options));

@@ -1,5 +1,6 @@
 // A model's weights as arrays: of a layer by what they do, and all by the names that Transformers has for them.
 #include <algorithm>
+#include <numeric>
 
 #include "core/from_end.h"
 #include "core/message.h"
@@ -69,6 +70,12 @@ void add_attention(Weights& all, const std::string& prefix, const LayerParts::At
   for (auto& [name, tensor] : own) all.emplace(prefix + name, std::move(tensor));
 }
 
+std::vector<std::int64_t> all_ids(std::int64_t vocabulary) {
+  std::vector<std::int64_t> ids(static_cast<std::size_t>(vocabulary));
+  std::iota(ids.begin(), ids.end(), 0);
+  return ids;
+}
+
 }  // namespace
 
 std::map<std::string, Tensor> Model::weights(std::int64_t layer, bool encoder) const {
@@ -92,7 +99,10 @@ std::map<std::string, Tensor> Model::weights() const {
   Weights all;
   std::visit(
       [&](const auto& family) {
-        all.emplace("embeddings", models::numbers(models::layers_of(family).words()));
+        if constexpr (requires { models::layers_of(family).words(); })
+          all.emplace("embeddings", models::numbers(models::layers_of(family).words()));
+        else
+          all.emplace("embeddings", family.rows(all_ids(parts_->info.vocabulary)));
         if constexpr (requires { family.last_norm(); })
           if (const std::optional<models::Norm> norm = family.last_norm()) add_norm(all, "norm", *norm);
         if constexpr (requires { family.output(); })

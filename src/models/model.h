@@ -13,6 +13,7 @@
 #include "models/families/llama.h"
 #include "models/families/modernbert.h"
 #include "models/families/opt.h"
+#include "models/families/static_table.h"
 #include "models/families/t5.h"
 #include "models/own_tokenizer.h"
 #include "models/sentences/modules.h"
@@ -24,7 +25,7 @@ namespace models {
 
 struct TaskTexts;
 
-using Family = std::variant<Bert, ModernBert, Gpt2, Llama, GptNeox, Opt, Bart, T5, T5Encoder>;
+using Family = std::variant<Bert, ModernBert, Gpt2, Llama, GptNeox, Opt, Bart, T5, T5Encoder, StaticTable>;
 
 // A family's layers: its decoder's where it has an encoder too.
 template <class Of>

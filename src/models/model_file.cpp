@@ -69,6 +69,8 @@ class Reader {
         [[fallthrough]];
       case ModelFamily::t5_encoder:
         return build<models::T5Encoder>();
+      case ModelFamily::static_table:  // of which no config.json speaks as one of a type
+        break;
     }
     fail(ErrorCode::bad_value, function, "there is no model family {}", static_cast<int>(family));
   }
@@ -154,6 +156,19 @@ bool is_task(const ModelInfo& info) {
   return info.task && *info.task != ModelTask::fill;
 }
 
+void set_sentences(Model::Parts& parts, models::SentenceModules modules) {
+  ModelInfo& info = parts.info;
+  info.vector_size = modules.vector_size;
+  info.max_seq_length = modules.texts.max_tokens;
+  info.prompts = modules.texts.prompts;
+  parts.sentences = std::move(modules);
+}
+
+void refuse_sentences(Model::Parts& parts, const Error& why) {
+  parts.pooling = why;
+  parts.info.embeds = false;
+}
+
 // How sentences become vectors, or why that is not known: embed() alone fails then. A task's head was trained to be
 // what reads the hidden states: that they are vectors of their own, modules.json must say.
 void read_sentences(const std::filesystem::path& path, const models::GgufFile* gguf, const Member& config, bool of_task,
@@ -167,19 +182,15 @@ void read_sentences(const std::filesystem::path& path, const models::GgufFile* g
            info.type);
     if (of_task && !is_there(path / "modules.json"))
       fail(ErrorCode::bad_file, "Model.embed",
-           "{} has a head for {} and no modules.json, which would say what its vectors are", quote(path.string()),
-           info.head);
-    parts.sentences = gguf ? models::gguf_sentences(config, size, info.longest)
-                           : models::read_sentences(path, config, size, info.longest);
-    if (gguf) models::read_own_sentences(*gguf, size, *parts.sentences);
+           "{} has a head for {} and no modules.json, which would say what its vectors are",
+           quote(path.string()), info.head);
+    models::SentenceModules modules = gguf ? models::gguf_sentences(config, size, info.longest)
+                                           : models::read_sentences(path, config, size, info.longest);
+    if (gguf) models::read_own_sentences(*gguf, size, modules);
+    set_sentences(parts, std::move(modules));
   } catch (const Error& error) {
-    parts.pooling = error;
-    info.embeds = false;
-    return;
+    refuse_sentences(parts, error);
   }
-  info.vector_size = parts.sentences->vector_size;
-  info.max_seq_length = parts.sentences->texts.max_tokens;
-  info.prompts = parts.sentences->texts.prompts;
 }
 
 // How a task's texts become ids, or why that is not known.
@@ -191,6 +202,34 @@ void read_texts(const std::filesystem::path& path, const Member& config, Model::
   }
 }
 
+// What the tensors say of a model, once they are loaded.
+void count(const Loading& loading, ModelInfo& info) {
+  if (info.input_size == 0) info.input_size = info.embedding_size;
+  info.parameters = loading.parameters();
+  info.formats = names_of(loading.formats());
+  info.weight_bytes = loading.weight_bytes();
+}
+
+std::shared_ptr<Model::Parts> load_static(const std::filesystem::path& path, const std::filesystem::path& inside,
+                                          models::StaticFile& file, std::optional<DType> dtype) {
+  Loading loading(file.weights, "", dtype, dtype.has_value());
+  { const models::StaticTable trial(loading, file); }
+  loading.check();
+  models::StaticTable table(loading, file);
+  ModelInfo info = table.info();
+  count(loading, info);
+  auto parts = std::make_shared<Model::Parts>(
+      Model::Parts{.kept = loading.keep(), .family = std::move(table), .info = std::move(info)});
+  try {
+    set_sentences(*parts, models::read_static_sentences(path, inside, file.kind == models::StaticKind::model2vec,
+                                                        parts->info.embedding_size));
+  } catch (const Error& error) {
+    refuse_sentences(*parts, error);
+  }
+  parts->tokenizer = std::make_unique<models::OwnTokenizer>(inside, false);
+  return parts;
+}
+
 }  // namespace
 
 Model Model::load(const std::filesystem::path& name, const ModelOptions& options) {
@@ -198,6 +237,9 @@ Model Model::load(const std::filesystem::path& name, const ModelOptions& options
     fail(ErrorCode::bad_dtype, function, "dtype is {}, expected f32 or bf16", *options.dtype);
   const std::filesystem::path path = models::find(function, name);
   const std::filesystem::path inside = models::is_gguf_file(path) ? path : models::transformer_folder(path);
+  if (!models::is_gguf_file(path))
+    if (auto table = models::open_static(function, path, inside))
+      return Model(load_static(path, inside, *table, options.dtype));
   Opened file = open(inside);
   const Member written = file.config.root();
   const nlohmann::json native = models::native_config(written);
@@ -211,10 +253,7 @@ Model Model::load(const std::filesystem::path& name, const ModelOptions& options
   Reader reader(loading, config);
   Family family = reader.read(type.family);
   ModelInfo info = std::visit([](const auto& of) { return of.info(); }, family);
-  if (info.input_size == 0) info.input_size = info.embedding_size;
-  info.parameters = loading.parameters();
-  info.formats = names_of(loading.formats());
-  info.weight_bytes = loading.weight_bytes();
+  count(loading, info);
   const std::optional<Loading::IgnoredHead> head = loading.ignored_head();
   if (head) info.head = name_of(*head, said);
   if (reader.head()) read_task(said, reader.head()->task, info);

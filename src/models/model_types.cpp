@@ -26,6 +26,7 @@ constexpr FamilyRow families[] = {
     {.family = ModelFamily::t5, .name = "t5", .encodes = true, .decodes = true},
     {.family = ModelFamily::t5_encoder, .name = "t5_encoder", .encodes = true, .decodes = false},
     {.family = ModelFamily::llama_encoder, .name = "llama_encoder", .encodes = true, .decodes = false},
+    {.family = ModelFamily::static_table, .name = "static_table", .encodes = true, .decodes = false},
 };
 
 // tests/pytorch/test_transformers_registry.py holds the classes against Transformers. jina_bert is what

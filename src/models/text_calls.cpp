@@ -17,8 +17,9 @@ Encoding models::embedded(Encoding text, const Tokenizer& tokenizer, const Model
   return text;
 }
 
+// A static table has rows for what the tokenizer adds around a text, and takes none of them.
 Encoding models::encoded(const Tokenizer& tokenizer, std::string_view text, const ModelInfo& info) {
-  return embedded(tokenizer.encode(text), tokenizer, info);
+  return embedded(tokenizer.encode(text, info.family != ModelFamily::static_table), tokenizer, info);
 }
 
 const Tokenizer& Model::tokenizer() const {

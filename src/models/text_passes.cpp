@@ -113,8 +113,16 @@ class Window {
       texts.push_back(begin + n);
     }
     if (model_.info().decoder() || std::ranges::count(types, 0) == std::ssize(types)) types.clear();
-    const Tensor hidden = ModelAccess::forward(model_, ids, {.starts = starts, .types = types}, nullptr);
+    const Tensor hidden = hidden_of(ids, starts, types);
     passes_.use({hidden, texts, ids, starts});
+  }
+
+  // A text without tokens, as a static table may be given one, has no row.
+  Tensor hidden_of(const std::vector<std::int64_t>& ids, std::vector<std::int64_t> starts,
+                   const std::vector<std::int64_t>& types) const {
+    if (ids.empty()) return Tensor({0, model_.info().embedding_size});
+    starts.erase(std::ranges::unique(starts).begin(), starts.end());
+    return ModelAccess::forward(model_, ids, {.starts = starts, .types = types}, nullptr);
   }
 
   const Model& model_;

@@ -12,10 +12,10 @@ namespace attend::inline v0 {
 
 Encoding encode(const Model& model, std::string_view text, const TextOptions& options) {
   const Tokenizer& tokenizer = model.tokenizer();
+  const bool special = options.special && model.info().family != ModelFamily::static_table;  // as embed() has it
   const auto ids_of = [&] {
     if (options.chat) return tokenizer.encode(tokenizer.chat(std::array{Message{"user", std::string(text)}}), false);
-    return options.second ? tokenizer.encode_pair(text, *options.second, options.special)
-                          : tokenizer.encode(text, options.special);
+    return options.second ? tokenizer.encode_pair(text, *options.second, special) : tokenizer.encode(text, special);
   };
   return models::embedded(ids_of(), tokenizer, model.info());
 }

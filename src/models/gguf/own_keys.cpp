@@ -184,7 +184,8 @@ class Reader {
 // A binding has a name for each member: what is added to SentenceModules does not compile until it is here.
 template <class Keys, class Modules>
 void list_sentences(Keys& keys, Modules& of, const SentenceModules& plain) {
-  auto& [pooling, after, dimensions, vector_size, texts] = of;
+  // No GGUF file is a static table: of_table has no key.
+  auto& [pooling, after, dimensions, vector_size, texts, of_table] = of;
   auto& [max_tokens, cuts_begin, lower_case, chats, prompts, default_prompt] = texts;
   auto& [modes, includes_prompt] = pooling;
   keys.setting("pooling", modes, plain.pooling.modes);

@@ -1,7 +1,9 @@
 // Sentences to vectors.
 #include <algorithm>
 #include <cctype>
+#include <limits>
 
+#include "core/utf8.h"
 #include "models/model.h"
 #include "models/text_passes.h"
 
@@ -35,6 +37,26 @@ std::int64_t length_of(const Tokenizer& tokenizer, const std::string& prompt, co
   return length - (!alone.special.empty() && alone.special.back() ? 1 : 0);
 }
 
+// Of the characters that the vocabulary's tokens have, the median, as StaticModel of model2vec has it.
+std::int64_t median_length(const Tokenizer& tokenizer) {
+  std::vector<std::int64_t> lengths;
+  for (std::int64_t id = 0; id < tokenizer.size(); ++id)
+    lengths.push_back(std::ranges::count_if(tokenizer.token(id), begins_character));
+  const std::size_t middle = lengths.size() / 2;
+  std::ranges::nth_element(lengths, lengths.begin() + static_cast<std::ptrdiff_t>(middle));
+  if (lengths.size() % 2 == 1) return lengths[middle];
+  const std::int64_t below = *std::max_element(lengths.begin(), lengths.begin() + static_cast<std::ptrdiff_t>(middle));
+  return (below + lengths[middle]) / 2;
+}
+
+// The text's first characters, `most` of them.
+std::string_view begin_of(std::string_view text, std::int64_t most) {
+  std::size_t end = 0;
+  for (; end < text.size(); ++end)
+    if (begins_character(text[end]) && most-- == 0) break;
+  return text.substr(0, end);
+}
+
 class Embedder {
  public:
   Embedder(const Model& model, const Model::Parts& parts, std::span<const std::string_view> sentences,
@@ -47,6 +69,7 @@ class Embedder {
         prompt_(prompt_of(modules_, options.prompt)) {
     if (!modules_.pooling.includes_prompt && !prompt_.empty())
       prompt_length_ = length_of(tokenizer_, prompt_, modules_);
+    prepare_model2vec();
   }
 
   Embeddings run() const {
@@ -60,24 +83,57 @@ class Embedder {
   }
 
  private:
-  Encoding encoded(std::size_t n) const {
+  bool is_model2vec() const { return modules_.of_table && modules_.of_table->model2vec; }
+
+  // The vocabulary is looked through where a sentence may be so long that it matters.
+  void prepare_model2vec() {
+    if (!is_model2vec()) return;
+    if (modules_.of_table->unknown) unknown_ = tokenizer_.id(*modules_.of_table->unknown);
+    const auto is_long = [&](std::string_view text) {
+      return std::ssize(prompt_) + std::ssize(text) > modules_.texts.max_tokens;
+    };
+    if (options_.truncate && std::ranges::any_of(sentences_, is_long))
+      most_characters_ = modules_.texts.max_tokens * median_length(tokenizer_);
+  }
+
+  Encoding encoded(std::size_t n, std::string_view text) const {
     try {
-      return models::encoded(tokenizer_, std::string(prompt_).append(sentences_[n]), model_.info());
+      return models::embedded(tokenizer_.encode(text, !modules_.of_table), tokenizer_, model_.info());
     } catch (const Error& error) {
       fail(error.code(), function, "sentences[{}]: {}", n, error.detail());
     }
   }
 
   models::TextTokens tokens_of(std::size_t n) const {
-    Encoding all = encoded(n);
+    const std::string text = std::string(prompt_).append(sentences_[n]);
+    const std::string_view read = begin_of(text, most_characters_);
+    Encoding all = encoded(n, read);
     const std::int64_t count = std::ssize(all.ids);
-    all = models::cut_encoding(std::move(all), modules_.texts.max_tokens, modules_.texts.cuts_begin);
-    models::TextTokens tokens{std::move(all.ids), std::move(all.types), false};
-    tokens.cut = std::ssize(tokens.ids) < count;
-    if (tokens.ids.empty()) fail(ErrorCode::bad_value, function, "sentences[{}] has no tokens", n);
+    const models::TextTokens tokens =
+        is_model2vec() ? cut_model2vec(std::move(all), read.size() < text.size())
+                       : cut(std::move(all), modules_.texts.max_tokens, modules_.texts.cuts_begin);
+    if (tokens.ids.empty() && !modules_.of_table)
+      fail(ErrorCode::bad_value, function, "sentences[{}] has no tokens", n);
     if (tokens.cut && !options_.truncate)
       fail(ErrorCode::bad_value, function, "sentences[{}] has {} tokens, the model takes {}", n, count,
            modules_.texts.max_tokens);
+    return tokens;
+  }
+
+  static models::TextTokens cut(Encoding all, std::int64_t most, bool begin) {
+    const std::size_t count = all.ids.size();
+    all = models::cut_encoding(std::move(all), most, begin);
+    const bool is_cut = all.ids.size() < count;
+    return {std::move(all.ids), std::move(all.types), is_cut};
+  }
+  // What is left out does not count.
+  models::TextTokens cut_model2vec(Encoding all, bool is_cut) const {
+    const std::int64_t most = modules_.texts.max_tokens;
+    models::TextTokens tokens = cut(std::move(all), modules_.of_table->cut_before, modules_.texts.cuts_begin);
+    if (unknown_) std::erase(tokens.ids, *unknown_);
+    tokens.cut |= is_cut || std::ssize(tokens.ids) > most;
+    tokens.ids.resize(std::min(tokens.ids.size(), static_cast<std::size_t>(most)));
+    tokens.types.assign(tokens.ids.size(), 0);
     return tokens;
   }
 
@@ -96,6 +152,8 @@ class Embedder {
   const EmbedOptions& options_;
   std::string prompt_;
   std::int64_t prompt_length_ = 0;  // tokens that are not pooled
+  std::optional<std::int64_t> unknown_;
+  std::int64_t most_characters_ = std::numeric_limits<std::int64_t>::max();  // of a sentence with its prompt
 };
 
 }  // namespace

@@ -18,6 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* function = "Model.embed";
 
+constexpr std::int64_t model2vec_tokens = 512;  // of a sentence, unless StaticModel.encode() is told otherwise
 // ---- modules.json ----
 
 // The class of a module: sentence_transformers.models.Pooling, or wherever later versions have it.
@@ -31,7 +32,8 @@ std::string class_of(const Member& module) {
 // What is read lies in the folder: whoever wrote the file does not choose among this machine's.
 std::string path_of(const Member& module) {
   std::string path = module["path"].text();
-  if (path == ".." || path == "." || path.find('/') != std::string::npos) module["path"].refuse("a folder's name");
+  if (path == ".") path.clear();  // as model2vec writes it
+  if (path == ".." || path.find('/') != std::string::npos) module["path"].refuse("a folder's name");
   return path;
 }
 
@@ -165,6 +167,24 @@ LayerNorm read_layer_norm(const fs::path& folder, std::int64_t size) {
   return norm;
 }
 
+// Of a tokenizer.json beside a static table. Padding of model2vec's that depends on what else is embedded is left out:
+// a sentence alone has none.
+void read_static_tokenizer(const fs::path& inside, bool model2vec, SentenceModules& to) {
+  read_if_there(function, inside / "tokenizer.json", [&](const Member& file) {
+    if (file.given("truncation")) {
+      const Member truncation = file["truncation"];
+      to.of_table->cut_before = truncation["max_length"].whole(0);
+      to.texts.cuts_begin = text_or(truncation, "direction", "Right") == "Left";
+    }
+    if (!model2vec) return;
+    to.of_table->model2vec = true;
+    if (file["model"].given("unk_token")) to.of_table->unknown = file["model"]["unk_token"].text();
+    if (!file.given("padding")) return;
+    const Member strategy = file["padding"]["strategy"];
+    if (strategy.value() != "BatchLongest") refuse_value(strategy, "padding to the longest of a batch is");
+  });
+}
+
 void read_modules(const fs::path& folder, const Member& list, std::int64_t E, SentenceModules& to) {
   constexpr std::size_t most = 32;  // each may name the same tensors, and copies them
   const std::vector<Member> modules = modules_of(list);
@@ -175,10 +195,10 @@ void read_modules(const fs::path& folder, const Member& list, std::int64_t E, Se
       fail_at(modules[n]["type"].place(), "{} is not known here; {}", quote(modules[n]["type"].text()), expected);
     };
     if (n == 0) {
-      if (name != "Transformer") refuse("a Transformer comes first");
+      if (!to.of_table && name != "Transformer") refuse("a Transformer comes first");
       if (!path.empty() && is_there(folder / "config.json"))
         fail_at(modules[n]["path"].place(), "is {}, and config.json stands beside modules.json", quote(path));
-    } else if (n == 1) {
+    } else if (n == 1 && !to.of_table) {
       if (name != "Pooling") refuse("a Pooling follows the Transformer");
       if (!read_if_there(function, folder / path / "config.json",
                          [&](const Member& c) { to.pooling = read_pooling(c); }))
@@ -192,10 +212,17 @@ void read_modules(const fs::path& folder, const Member& list, std::int64_t E, Se
       read_if_there(function, folder / path / "config.json", check_names);
       to.after.emplace_back(NormalizeModule{});
     } else if (name != "Dropout") {
-      refuse("after a Pooling, Dense, LayerNorm, Normalize and Dropout are");
+      refuse("after the vectors Dense, LayerNorm, Normalize and Dropout are");
     }
   }
-  if (modules.size() < 2) fail_at(list.place(), "no module is a Pooling");
+  if (modules.size() < 2 && !to.of_table) fail_at(list.place(), "no module is a Pooling");
+}
+
+void read_own_config(const fs::path& folder, SentenceModules& to) {
+  read_if_there(function, folder / "config_sentence_transformers.json", [&](const Member& config) {
+    read_prompts(config, "SentenceTransformer", to.texts);
+    if (config.given("truncate_dim")) to.dimensions = config["truncate_dim"].whole(1);
+  });
 }
 
 // ---- The numbers ----
@@ -303,10 +330,7 @@ SentenceModules read_sentences(const fs::path& folder, const Member& config, std
   if (is_there(list)) {
     const JsonFile modules = read_json(function, list);
     read_modules(folder, modules.root(), E, made);
-    read_if_there(function, folder / "config_sentence_transformers.json", [&](const Member& c) {
-      read_prompts(c, "SentenceTransformer", made.texts);
-      if (c.given("truncate_dim")) made.dimensions = c["truncate_dim"].whole(1);
-    });
+    read_own_config(folder, made);
   } else {
     // Nothing says that the chat template is not to be used, and sentence-transformers uses one that is there.
     read_if_there(function, folder / "tokenizer_config.json",
@@ -315,6 +339,37 @@ SentenceModules read_sentences(const fs::path& folder, const Member& config, std
   }
   if (made.dimensions) made.vector_size = std::min(made.vector_size, *made.dimensions);
   return made;
+}
+
+SentenceModules read_static_sentences(const fs::path& folder, const fs::path& inside, bool model2vec, std::int64_t E) {
+  SentenceModules made;
+  made.vector_size = E;
+  made.texts.prompts = {{"query", ""}, {"document", ""}};
+  made.of_table.emplace();
+  read_static_tokenizer(inside, model2vec, made);
+  made.texts.max_tokens = model2vec ? model2vec_tokens : made.of_table->cut_before;
+  if (model2vec) {
+    read_if_there(inside / "config.json", [&](const Member& config) {
+      if (truth_or(config, "normalize", false)) made.after.emplace_back(NormalizeModule{});
+    });
+    return made;
+  }
+  const JsonFile modules = read_json(function, folder / "modules.json");
+  read_modules(folder, modules.root(), E, made);
+  read_own_config(folder, made);
+  if (made.dimensions) made.vector_size = std::min(made.vector_size, *made.dimensions);
+  return made;
+}
+
+std::string first_module(const fs::path& folder) {
+  if (!is_there(folder / "modules.json")) return "";
+  try {
+    const JsonFile file = read_json(function, folder / "modules.json");
+    const std::vector<Member> modules = modules_of(file.root());
+    return modules.empty() ? "" : class_of(modules.front());
+  } catch (const Error&) {
+    return "";  // whoever needs it says what is wrong
+  }
 }
 
 fs::path transformer_folder(const fs::path& folder) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <optional>
 #include <span>
@@ -65,12 +66,23 @@ using SentenceModule = std::variant<DenseModule, LayerNorm, NormalizeModule>;
 
 Tensor passed(const SentenceModule& module, Tensor x);
 
+// How a sentence becomes ids where the model is a static table: nothing is added around it, and where it has no tokens
+// its vector is the mean of none.
+struct StaticText {
+  std::int64_t cut_before = std::numeric_limits<std::int64_t>::max();  // tokens that the tokenizer itself leaves
+  // As model2vec does it: without the token that stands for what is unknown, and of a long sentence only so many
+  // characters as max_tokens have that are as long as the vocabulary's median.
+  bool model2vec = false;
+  std::optional<std::string> unknown = {};
+};
+
 struct SentenceModules {
   Pooling pooling = {};
   std::vector<SentenceModule> after = {};
   std::optional<std::int64_t> dimensions = {};  // so many of a vector's are kept
   std::int64_t vector_size = 0;
   TextRules texts = {};
+  std::optional<StaticText> of_table = {};
 
   // hidden [tokens,E] of sequences that begin at `starts` -> [sequences,vector_size]. normalize: true, to length 1;
   // false, without the folder's last Normalize; none: as the folder says.
@@ -85,10 +97,15 @@ struct SentenceModules {
 // key, for what is not known here.
 SentenceModules read_sentences(const std::filesystem::path& folder, const Member& config, std::int64_t E,
                                std::int64_t longest);
+// The same of a static table of rows [E]. inside: where its tokenizer is.
+SentenceModules read_static_sentences(const std::filesystem::path& folder, const std::filesystem::path& inside,
+                                      bool model2vec, std::int64_t E);
 // The same of a model of which no such file speaks.
 SentenceModules plain_sentences(const Member& config, std::int64_t E, std::int64_t longest);
 
 // Where a folder's config.json is: of sentence-transformers' first versions in a folder that modules.json names.
 std::filesystem::path transformer_folder(const std::filesystem::path& folder);
+// The class of the first module that modules.json lists; "": there is none, or it can't be read.
+std::string first_module(const std::filesystem::path& folder);
 
 }  // namespace attend::inline v0::models
