@@ -231,6 +231,27 @@ def test_functions_and_methods(model):
     assert again(model.tokenizer.encode)("the cat").ids.tolist() == [1, 2]
 
 
+inherited = []
+
+
+def embedded_by_what_was_inherited(texts):
+    return inherited[0].embed(texts)
+
+
+def test_in_forked_workers_after_threads_have_computed(model):
+    """The model of the parent itself, which no pickle brings; and one that is pickled to them."""
+    texts = WORDS * 400
+    vectors = model.embed(texts)
+    inherited.append(model)
+    try:
+        with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("fork")) as pool:
+            parts = pool.map(embedded_by_what_was_inherited, [texts[:600], texts[600:]])
+            numpy.testing.assert_array_equal(numpy.concatenate(list(parts)), vectors)
+            numpy.testing.assert_array_equal(pool.submit(model.embed, texts).result(), vectors)
+    finally:
+        inherited.clear()
+
+
 def test_in_another_process_that_starts_anew(model):
     edit = attend.Edit(0, head=1)
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
