@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Times sentences to vectors, end to end with tokenising, beside sentence-transformers, ONNX Runtime and OpenVINO.
 
-Usage: benchmarks/sentences.py MODEL [--count 10000] [--rounds 5] [--tune 1000]; MODEL: a folder of all-MiniLM-L6-v2. The sentences are
-those of the docstrings of PyTorch, Transformers and NumPy: of real lengths, up to several hundred tokens. Each peer sorts them by length,
-pads each batch to its longest, and has the batch size that was fastest on --tune of them. Each is a process of its own; a round has all in
-turns. It prints a Markdown table: seconds, the lowest and the highest of the rounds, and the ratio to attend's in each round.
+Usage: benchmarks/sentences.py MODEL [--count 10000] [--rounds 5] [--tune 1000] [--only NAME ...]; MODEL: a folder of all-MiniLM-L6-v2.
+The sentences are those of the docstrings of PyTorch, Transformers and NumPy: of real lengths, up to several hundred tokens. Each peer
+sorts them by length, pads each batch to its longest, and has the batch size that was fastest on --tune of them. Each is a process of its
+own; a round has all in turns. It prints a Markdown table: seconds, the lowest and the highest of the rounds, and the ratio to attend's in
+each round.
 """
 import argparse
 import ast
@@ -181,10 +182,13 @@ def main():
     parser.add_argument("model")
     for name, default in (("--count", 10000), ("--rounds", 5), ("--tune", 1000)):
         parser.add_argument(name, type=int, default=default)
+    parser.add_argument("--only", nargs="+", choices=[name for name, *_ in IMPLEMENTATIONS], help="and attend")
     asked = parser.parse_args()
     sentences = corpus(asked.count)
     served = []
     for name, kind, dtype in IMPLEMENTATIONS:
+        if asked.only and name not in ("attend", *asked.only):
+            continue
         try:
             served.append(Served(name, kind, dtype, asked.model))
         except (RuntimeError, EOFError) as error:
@@ -202,7 +206,7 @@ def main():
                 print(f"{each.name} is {far} from attend's f32")
     print("| | batch | seconds | lowest to highest | of attend's |\n|---|---|---|---|---|")
     for each in served:
-        own = next(other for other in served if other.kind is Attend and ("bf16" in other.name) == ("bf16" in each.name))
+        own = next((other for other in served if other.kind is Attend and ("bf16" in other.name) == ("bf16" in each.name)), served[0])
         print(f"| {each.name} | {each.batch or ''} | {np.median(each.times):.2f} | {min(each.times):.2f} to {max(each.times):.2f} | "
               f"{np.median(np.divide(each.times, own.times)):.2f} |")
 
