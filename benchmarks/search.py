@@ -20,7 +20,7 @@ import numpy as np
 def attend_search(path, rows, k):
     import attend
     file = attend.VectorFile(path)
-    return lambda queries: [[near.row for near in each] for each in file.nearest(queries, k)]
+    return lambda queries: [[near.row for near in each] for each in file.nearest_each(queries, k)]
 
 
 def numpy_search(path, rows, k):

@@ -13,58 +13,15 @@
 
 #include "attend/error.h"
 #include "attend/models.h"
+#include "attend/tasks.h"
 #include "attend/vectors.h"
 #include "cli/command.h"
+#include "cli/lines.h"
 #include "cli/model.h"
 #include "cli/terminal.h"
 
 namespace attend::cli {
 namespace {
-
-// ---- Lines ----
-
-// Lines of a file, or of standard input, one after another. A line end at the end of all is none of a line's.
-class Lines {
- public:
-  explicit Lines(const std::string& file) : name_(file == "-" ? "standard input" : file) {
-    if (file == "-") return;
-    file_.open(file, std::ios::binary);
-    std::error_code error;
-    const auto size = std::filesystem::file_size(file, error);
-    if (!file_.is_open() || std::filesystem::is_directory(file))
-      throw Error(ErrorCode::bad_file, "", fmt::format("'{}' can't be read", file));
-    if (!error) size_ = static_cast<double>(size);
-  }
-
-  // False: there are no more.
-  bool next(std::string& line) {
-    std::istream& from = file_.is_open() ? file_ : std::cin;
-    if (!std::getline(from, line)) {
-      if (from.bad()) throw Error(ErrorCode::bad_file, "", fmt::format("{}: can't be read", name_));
-      return false;
-    }
-    read_ += static_cast<double>(line.size() + 1);
-    if (line.ends_with('\r')) line.pop_back();
-    return true;
-  }
-  // How much has been read of it, from 0 to 1; none where that is not known.
-  std::optional<double> share() const { return size_ > 0 ? std::optional(std::min(1.0, read_ / size_)) : std::nullopt; }
-
- private:
-  std::string name_;
-  std::ifstream file_;
-  double size_ = 0, read_ = 0;
-};
-
-// What the library says of sentences[3] is of a line, counted from 1, of those that came before it too.
-[[noreturn]] void fail_for_line(const Error& error, std::int64_t before) {
-  constexpr std::string_view begin = "sentences[";
-  const std::string_view detail = error.detail();
-  std::int64_t place = 0;
-  if (!detail.starts_with(begin)) throw Error(error);
-  const auto end = std::from_chars(detail.data() + begin.size(), detail.data() + detail.size(), place).ptr;
-  throw Error(error.code(), "", fmt::format("line {}{}", before + place + 1, std::string_view(end + 1, detail.end())));
-}
 
 // ---- embed ----
 
@@ -76,7 +33,6 @@ struct EmbedArguments {
 
 // A row of the writer for each line. How many lines were too long, and cut.
 std::int64_t embed_lines(const Model& model, EmbedOptions options, Lines& lines, VectorWriter& writer) {
-  constexpr std::size_t most_lines = 1 << 12, most_bytes = 1 << 20;  // in memory at once
   Progress progress;
   const std::function<void(double)> told = progress.stage();
   const std::function<void(std::int64_t)> counted = progress.count("lines");
@@ -84,12 +40,7 @@ std::int64_t embed_lines(const Model& model, EmbedOptions options, Lines& lines,
   double done = 0;  // of the file
   for (bool more = true; more;) {
     std::vector<std::string> sentences;
-    std::size_t bytes = 0;
-    std::string line;
-    while (sentences.size() < most_lines && bytes < most_bytes && (more = lines.next(line))) {
-      bytes += line.size();
-      sentences.push_back(std::move(line));
-    }
+    more = lines.next(sentences);
     const std::optional<double> read = lines.share();
     if (told && read) options.progress = [&, before = done](double part) { told(before + (*read - before) * part); };
     if (counted && !read)
@@ -128,9 +79,10 @@ void run_embed(const EmbedArguments& arguments) {
 // ---- near ----
 
 struct NearArguments {
-  std::string vectors, file, model, query, dtype;
+  std::string vectors, file, model, query, dtype, rerank;
   std::optional<std::string> prompt;
   std::int64_t count = 10;
+  std::optional<std::int64_t> candidates;
   bool json = false;
   TextForm form;
 };
@@ -152,7 +104,49 @@ std::vector<std::string> lines_at(const NearArguments& arguments, std::int64_t r
   return found;
 }
 
+// A line that is shown, and what a reranker made of it.
+struct NearLine {
+  Near near;
+  std::string text;
+  std::optional<double> score;
+};
+
+// The nearest lines, or those of the candidates that answer the query best.
+std::vector<NearLine> near_lines(const NearArguments& arguments, const VectorFile& file, const View& query) {
+  const std::int64_t found =
+      arguments.rerank.empty() ? arguments.count : std::max(arguments.count, arguments.candidates.value_or(100));
+  const std::vector<Near> nearest = file.nearest(query, found);
+  const std::vector<std::string> lines = lines_at(arguments, file.rows().size(0), nearest);
+  std::vector<NearLine> all;
+  if (arguments.rerank.empty()) {
+    for (std::size_t n = 0; n < nearest.size(); ++n) all.push_back({nearest[n], lines[n], std::nullopt});
+    return all;
+  }
+  const Model reranker = Model::load(find_model(arguments.rerank), model_options(arguments.dtype));
+  Progress progress;
+  RankOptions options;
+  options.count = arguments.count, options.progress = progress.stage();
+  for (const Ranked& each : rank(reranker, arguments.query, lines, options).passages) {
+    const auto n = static_cast<std::size_t>(each.passage);
+    all.push_back({nearest[n], lines[n], each.score});
+  }
+  return all;
+}
+
+std::string near_json(const std::vector<NearLine>& lines) {
+  nlohmann::ordered_json report = {{"schema_version", 1}, {"nearest", nlohmann::ordered_json::array()}};
+  for (const NearLine& each : lines) {
+    nlohmann::ordered_json line = {{"line", each.near.row + 1}, {"similarity", each.near.similarity}};
+    if (each.score) line["score"] = *each.score;
+    line["text"] = each.text;
+    report["nearest"].push_back(std::move(line));
+  }
+  return json_text(report);
+}
+
 void run_near(const NearArguments& arguments) {
+  if (arguments.candidates && arguments.rerank.empty())
+    throw UsageError("--candidates: nothing uses it without --rerank");
   const VectorFile file(arguments.vectors);
   const Model model = Model::load(find_model(arguments.model), model_options(arguments.dtype));
   const Embeddings query =
@@ -161,21 +155,18 @@ void run_near(const NearArguments& arguments) {
     throw Error(ErrorCode::bad_file, "",
                 fmt::format("'{}' has vectors of {} numbers, and {} makes {}: they don't belong together",
                             arguments.vectors, file.rows().size(1), arguments.model, query.vectors.size(1)));
-  const std::vector<Near> nearest = file.nearest(query.vectors.view().select(0, 0), arguments.count);
-  const std::vector<std::string> lines = lines_at(arguments, file.rows().size(0), nearest);
-  if (arguments.json) {
-    nlohmann::ordered_json report = {{"schema_version", 1}, {"nearest", nlohmann::ordered_json::array()}};
-    for (std::size_t n = 0; n < nearest.size(); ++n)
-      report["nearest"].push_back(
-          {{"line", nearest[n].row + 1}, {"similarity", nearest[n].similarity}, {"text", lines[n]}});
-    return print(json_text(report));
-  }
-  const auto room = static_cast<std::size_t>(std::max(20, style_of(arguments.form).width - 18));
-  std::vector<Column> columns = {{"cosine"}, {"line"}, {"text", true}};
-  for (std::size_t n = 0; n < nearest.size(); ++n) {
-    std::string text = printable(lines[n]);
-    if (columns_of(text) > room) text = fmt::format("{:.{}}…", text, room - 1);
-    add_line(columns, {fmt::format("{:.4f}", nearest[n].similarity), fmt::format("{}", nearest[n].row + 1), text});
+  const std::vector<NearLine> lines = near_lines(arguments, file, query.vectors.view().select(0, 0));
+  if (arguments.json) return print(near_json(lines));
+  std::vector<Column> columns;
+  if (!arguments.rerank.empty()) columns.push_back({"score"});
+  for (const Column& each : {Column{"cosine"}, Column{"line"}, Column{"text", true}}) columns.push_back(each);
+  for (const NearLine& each : lines) {
+    std::vector<std::string> cells;
+    if (each.score) cells.push_back(fmt::format("{:.4f}", *each.score));
+    cells.push_back(fmt::format("{:.4f}", each.near.similarity));
+    cells.push_back(fmt::format("{}", each.near.row + 1));
+    cells.push_back(shortened(each.text, style_of(arguments.form).width - (each.score ? 27 : 18)));
+    add_line(columns, cells);
   }
   print(fmt::format("{}\n", fmt::join(lines_of(columns), "\n")));
 }
@@ -217,6 +208,7 @@ Command add_near(App& root) {
       "near", "Show the lines of a file that are nearest to a text, by the vectors that attend embed made of them.");
   app->examples(
       "attend near vectors.npy sentences.txt minilm \"a cat on a mat\" -k 5\n"
+      "attend near v.npy lines.txt minilm \"who wrote Faust?\" --rerank ms-marco-MiniLM\n"
       "attend near vectors.npy sentences.txt minilm \"a cat on a mat\" --json");
   auto arguments = std::make_shared<NearArguments>();
   app->add_option("VECTORS", arguments->vectors, "What attend embed wrote: an .npy file with a row for each line")
@@ -226,6 +218,13 @@ Command add_near(App& root) {
   app->add_option("MODEL", arguments->model, "The model that it was made with")->type_name("FILE")->required();
   app->add_option("QUERY", arguments->query, "The text, in quotes")->required();
   whole_number(app->add_option("-k,--count", arguments->count, "How many lines (10)"), 1, 1 << 20);
+  app->add_option("--rerank", arguments->rerank,
+                  "Show the lines that answer best by this reranker, of the nearest ones: a folder with a head of one "
+                  "label")
+      ->type_name("MODEL");
+  whole_number(app->add_option("--candidates", arguments->candidates,
+                               "With --rerank: how many of the nearest lines it reads (100)"),
+               1, 1 << 20);
   add_model_options(*app, arguments->dtype, arguments->prompt);
   app->add_flag("--json", arguments->json, "Print one JSON object instead");
   add_text_form(*app, arguments->form);

@@ -49,6 +49,20 @@ def write(folder, tokenizer=None):
     return str(folder)
 
 
+def write_task(folder, head, labels):
+    """The folder, with a model that has a head for "SequenceClassification" or "TokenClassification" in place of words."""
+    folder = pathlib.Path(write(folder))
+    config = CONFIG | {"architectures": [f"LlamaFor{head}"], "id2label": dict(enumerate(labels))}
+    (folder / "config.json").write_text(json.dumps(config))
+    random, shape = numpy.random.default_rng(1), (len(labels), CONFIG["hidden_size"])
+    made = {name: each for name, each in tensors().items() if name != "lm_head.weight"} | {
+        "score.weight": random.standard_normal(shape, numpy.float32)}
+    if head == "TokenClassification":
+        made["score.bias"] = random.standard_normal(shape[0], numpy.float32)
+    save_file(made, folder / "model.safetensors")
+    return str(folder)
+
+
 def write_autoencoder(folder):
     """The folder, with a sparse autoencoder of three features in it, of the stream before the model's last layer."""
     folder = pathlib.Path(folder)

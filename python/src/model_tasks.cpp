@@ -210,12 +210,8 @@ list of these. function: "softmax", "sigmoid" or "none"; None: as Transformers' 
 max_tokens: longer ones are cut there; None: as the folder says. Of a pair the longer text is cut first. truncate: False: ValueError
 for longer ones. progress: True, a bar (tqdm's where it is installed); or a function, called with the share done.
 
->>> import attend
->>> model = attend.Model.load("classifier")
->>> model.info.labels
-['negative', 'positive']
->>> model.classify(["the cat", ("the cat", "the mat")]).scores.shape
-(2, 2)
+    model = attend.Model.load("distilbert-sst2")
+    model.classify(["a fine film", "dull"]).best()  # [('POSITIVE', 0.99), ('NEGATIVE', 0.99)]
 
 Raises ValueError for a model of another task.)";
 
@@ -226,10 +222,8 @@ What CrossEncoder.rank() of sentence-transformers gives, for a model of one labe
 "sigmoid" or "none"; None: what the folder says, else sigmoid. prompt: what stands before the query; None: the folder's default.
 max_tokens and progress: as classify() has them. Raises ValueError for a model of another task, or of more labels.
 
->>> import attend
->>> model = attend.Model.load("reranker")
->>> [each.passage for each in model.rank("a cat", ["the mat", "the cat", "on"], count=2)]
-[1, 0])";
+    model = attend.Model.load("ms-marco-MiniLM-L6-v2")
+    model.rank("who wrote Faust?", passages, count=3)[0].text)";
 
 constexpr const char* tag_doc = R"(Spans of a text that have a label, an attend.Tagged; of a list of texts a list.
 

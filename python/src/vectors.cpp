@@ -45,10 +45,15 @@ nb::list listed(const std::vector<Near>& found) {
 nb::list nearest(const OpenVectors& self, nb::handle query, std::int64_t k) {
   constexpr const char* function = "VectorFile.nearest";
   const Array given(function, "query", query);
-  const View view = given.view();
-  if (view.rank() != 2) return listed(call(function, [&] { return self.file.nearest(view, k); }));
+  return listed(call(function, [&] { return self.file.nearest(given.view(), k); }));
+}
+
+nb::list nearest_each(const OpenVectors& self, nb::handle queries, std::int64_t k) {
+  constexpr const char* function = "VectorFile.nearest_each";
+  const Array given(function, "queries", queries);
   nb::list all;
-  for (const auto& each : call(function, [&] { return self.file.nearest_each(view, k); })) all.append(listed(each));
+  for (const auto& each : call(function, [&] { return self.file.nearest_each(given.view(), k); }))
+    all.append(listed(each));
   return all;
 }
 
@@ -73,9 +78,10 @@ The file must not change while it is open.
 constexpr const char* nearest_doc =
     R"(The k rows nearest to query [V], float32, by cosine, falling: a list of attend.Near, of equal ones the first.
 
-Of queries [Q,V] a list for each, in one pass over the rows.
-
 All rows are read, so it is exact. A row of zeros is as near as 0, one with NaN comes last.)";
+
+constexpr const char* nearest_each_doc =
+    R"(What nearest() gives for each of the queries [Q,V], float32: a list of lists, in one pass over the rows.)";
 
 }  // namespace
 
@@ -88,8 +94,9 @@ void bind_vectors(nb::module_& m) {
       .def_prop_ro("rows", &rows, nb::sig("def rows(self) -> numpy.ndarray"),
                    "[N,V] float32, read only: the file's own")
       .def("nearest", &nearest, nb::arg("query").none(), nb::arg("k") = 10,
-           nb::sig("def nearest(self, query: Array, k: int = 10) -> list[attend.Near] | list[list[attend.Near]]"),
-           nearest_doc)
+           nb::sig("def nearest(self, query: Array, k: int = 10) -> list[attend.Near]"), nearest_doc)
+      .def("nearest_each", &nearest_each, nb::arg("queries").none(), nb::arg("k") = 10,
+           nb::sig("def nearest_each(self, queries: Array, k: int = 10) -> list[list[attend.Near]]"), nearest_each_doc)
       .def("__len__", [](const OpenVectors& self) { return self.file.rows().size(0); })
       .def("__repr__", &describe);
 }

@@ -71,8 +71,8 @@ class Loading {
     prefix_ = own;
     return made;
   }
-  // Whether there is a tensor of that whole name.
-  bool has(std::string_view name) const { return weights_.find(name) != nullptr; }
+  // Whether there is a tensor of that whole name, outside of the model.
+  bool has_outside(std::string_view name) const { return weights_.find(name) != nullptr; }
   // The model is bare: a task's head reads its hidden states, and head() gives no output layer.
   void has_task() { has_task_ = true; }
   // Other names under which files have that tensor too, or instead. Where two differ, that is one more problem.

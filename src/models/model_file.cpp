@@ -182,8 +182,8 @@ void read_sentences(const std::filesystem::path& path, const models::GgufFile* g
            info.type);
     if (of_task && !is_there(path / "modules.json"))
       fail(ErrorCode::bad_file, "Model.embed",
-           "{} has a head for {} and no modules.json, which would say what its vectors are",
-           quote(path.string()), info.head);
+           "{} has a head for {} and no modules.json, which would say what its vectors are", quote(path.string()),
+           info.head);
     models::SentenceModules modules = gguf ? models::gguf_sentences(config, size, info.longest)
                                            : models::read_sentences(path, config, size, info.longest);
     if (gguf) models::read_own_sentences(*gguf, size, modules);

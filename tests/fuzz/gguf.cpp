@@ -33,9 +33,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const models::GgufFile file = models::read_gguf("load", path).file;
     ModelInfo info;
     models::read_own_generation(file, info);
-    models::SentenceModules sentences{.max_tokens = 16};
+    models::SentenceModules sentences;
+    sentences.texts.max_tokens = 16;
     models::read_own_sentences(file, 2, sentences);
-    fuzz::require(sentences.vector_size > 0 && sentences.max_tokens <= 16,
+    fuzz::require(sentences.vector_size > 0 && sentences.texts.max_tokens <= 16,
                   "vectors have numbers, and sentences a length");
   });
   std::optional<Tokenizer> tokenizer;

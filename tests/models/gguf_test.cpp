@@ -469,7 +469,8 @@ TEST(Gguf, ATokenizerThatIsNotKnownIsRefused) {
 models::SentenceModules own_sentences(const Maker& made) {
   const Folder folder;
   put(folder / "x.gguf", made.bytes());
-  models::SentenceModules found{.max_tokens = 16};
+  models::SentenceModules found;
+  found.texts.max_tokens = 16;
   models::read_own_sentences(GgufFile("load", folder / "x.gguf"), 2, found);
   return found;
 }
@@ -477,7 +478,7 @@ models::SentenceModules own_sentences(const Maker& made) {
 TEST(Gguf, WhatIsSaidOfSentencesIsRead) {
   const models::SentenceModules plain = own_sentences(Maker());
   EXPECT_EQ(plain.vector_size, 2);
-  EXPECT_EQ(plain.max_tokens, 16);
+  EXPECT_EQ(plain.texts.max_tokens, 16);
   const models::SentenceModules found =
       own_sentences(Maker()
                         .words("attend.sentences.pooling", {"max", "lasttoken"})
@@ -502,11 +503,11 @@ TEST(Gguf, WhatIsSaidOfSentencesIsRead) {
   EXPECT_EQ(std::get<LayerNorm>(found.after.at(1)).bias()->data<float>()[2], 6);
   EXPECT_TRUE(std::holds_alternative<models::NormalizeModule>(found.after.at(2)));
   EXPECT_EQ(found.vector_size, 3);
-  EXPECT_EQ(found.max_tokens, 9);
-  EXPECT_EQ(found.prompts.at("query"), "q: ");
-  EXPECT_EQ(found.default_prompt, "q: ");
+  EXPECT_EQ(found.texts.max_tokens, 9);
+  EXPECT_EQ(found.texts.prompts.at("query"), "q: ");
+  EXPECT_EQ(found.texts.default_prompt, "q: ");
   // No more than the model takes.
-  EXPECT_EQ(own_sentences(Maker().whole("attend.sentences.max_seq_length", 99)).max_tokens, 16);
+  EXPECT_EQ(own_sentences(Maker().whole("attend.sentences.max_seq_length", 99)).texts.max_tokens, 16);
   EXPECT_EQ(own_sentences(Maker().whole("attend.sentences.truncate_dim", 1)).vector_size, 1);
 }
 

@@ -20,9 +20,8 @@ ModelInfo of_family(ModelFamily family) {
 }
 
 TEST(ModelTypes, EachFamilyIsAnEncoderADecoderOrBoth) {
-  for (const ModelFamily encoder :
-       {ModelFamily::bert, ModelFamily::modernbert, ModelFamily::t5_encoder, ModelFamily::llama_encoder,
-        ModelFamily::static_table}) {
+  for (const ModelFamily encoder : {ModelFamily::bert, ModelFamily::modernbert, ModelFamily::t5_encoder,
+                                    ModelFamily::llama_encoder, ModelFamily::static_table}) {
     EXPECT_FALSE(of_family(encoder).decoder()) << name_of(encoder);
     EXPECT_FALSE(of_family(encoder).encoder_decoder()) << name_of(encoder);
   }

@@ -184,6 +184,11 @@ def test_pages_and_vectors(model, tmp_path):
     numpy.save("v.npy", numpy.eye(3, dtype=numpy.float32))
     vectors = attend.VectorFile("v.npy")
     assert again(vectors).nearest(vectors.rows[1], 2) == vectors.nearest(vectors.rows[1], 2)
+    found = attend.Classification(("a", "b"), numpy.zeros((1, 2)), numpy.array([[0.25, 0.75]]), "softmax", 0)
+    assert again(found).best() == found.best() and type(again(found)) is attend.Classification
+    for made in (attend.Ranked(1, 0.5, "a"), attend.Tag("PER", 0.5, 0, 1, "a"), attend.Filling("a", 0.5, 1, "a"),
+                 attend.Tagged([], None, None, ("a",), False)):
+        assert again(made) == made and type(again(made)) is type(made)
     assert again(attend.Near(1, 0.5)) == attend.Near(1, 0.5) and again(attend.Part("mlp", 1, None, None, 2.0)).layer == 1
 
 
@@ -217,10 +222,10 @@ def test_caches_are_copied_as_forks(model):
 def test_every_public_class_is_looked_at():
     """A class that is new is one of those above: without a line of its own a pickle would hold an object of nothing."""
     seen = {"Ablation", "AnswerTrace", "AttentionGradients", "AttentionPlan", "AttentionSteps", "AttentionSummary", "Attribution",
-            "Average", "Circuit", "Composition", "Edges", "Edit", "Encoding", "Features", "Generator", "Gradient", "HeadScores",
+            "Average", "Circuit", "Classification", "Composition", "Edges", "Edit", "Encoding", "Features", "Filling", "Generator", "Gradient", "HeadScores",
             "JacobianLens", "Knockout", "KvCache", "Lens", "Model", "ModelCache", "ModelInfo", "Near", "Page", "Part", "Passages",
-            "PathPatching", "Patching", "Picture", "RecordedLayer", "Recording", "Results", "Saliency", "ScoreSplit",
-            "SparseAutoencoder", "Steering", "Tokenizer", "Trace", "TracedHead", "TracedPart", "ValueSplit", "Variants", "VectorFile",
+            "PathPatching", "Patching", "Picture", "Ranked", "RecordedLayer", "Recording", "Results", "Saliency", "ScoreSplit",
+            "SparseAutoencoder", "Steering", "Tag", "Tagged", "Tokenizer", "Trace", "TracedHead", "TracedPart", "ValueSplit", "Variants", "VectorFile",
             "WithoutSink"}
     assert {name for name in attend.__all__ if isinstance(getattr(attend, name), type)} == seen
 

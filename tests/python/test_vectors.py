@@ -26,8 +26,8 @@ def test_the_nearest_are_numpys(count, size, tmp_path):
     assert len(vectors) == count and repr(vectors) == f"<attend.VectorFile: {count} vectors of {size}>"
     numpy.testing.assert_array_equal(vectors.rows, rows)
     queries = random.standard_normal((5, size), numpy.float32)
-    assert vectors.nearest(queries, 4) == [vectors.nearest(query, 4) for query in queries]
-    assert vectors.nearest(queries[:0]) == []
+    assert vectors.nearest_each(queries, 4) == [vectors.nearest(query, 4) for query in queries]
+    assert vectors.nearest_each(queries[:0]) == []
     for query in queries:
         expected = cosines(rows, query)
         order = numpy.argsort(-expected, kind="stable")
@@ -66,11 +66,13 @@ def test_what_does_not_fit_is_refused(tmp_path):
     vectors = attend.VectorFile(tmp_path / "v.npy")
     query = numpy.ones(4, numpy.float32)
     for wrong, kind, words in [(query[:3], ValueError, "query"), (query[None, None], ValueError, "query"),
-                               (numpy.ones((2, 3), numpy.float32), ValueError, "expected \\[Q,4\\]"),
+                               (query[None], ValueError, "query"),
                                (query.astype(numpy.float64), TypeError, "float32"),
                                ([1, 2, 3, 4], TypeError, "query: expected an array")]:
         with pytest.raises(kind, match=f"^VectorFile.nearest: .*{words}"):
             vectors.nearest(wrong)
+    with pytest.raises(ValueError, match=r"^VectorFile.nearest_each: .*expected \[Q,4\]"):
+        vectors.nearest_each(numpy.ones((2, 3), numpy.float32))
     with pytest.raises(ValueError, match="^VectorFile.nearest: k is 0"):
         vectors.nearest(query, 0)
     for name, content in {"none.npy": None, "text.npy": b"text"}.items():

@@ -189,6 +189,38 @@ def with_pandas(call, library="pandas"):
     return made
 
 
+def task_calls(attend):
+    """Of a model for each task, written once."""
+    import dataclasses
+    import pathlib
+
+    import numpy as np
+    from tiny_models import CASES, written
+    from tiny_tokenizers import tokenizer_of
+    models = {}
+    for task in "SequenceClassification", "TokenClassification", "MaskedLM":
+        folder = pathlib.Path(f"task-{task}")
+        case = CASES["bert"]
+        written(folder, dataclasses.replace(case, name=f"BertFor{task}", config=case.config | {"num_labels": 1}))
+        tokenizer_of("bert").save_pretrained(folder)
+        models[task] = attend.Model.load(folder)
+    reranker, tagger, filler = models.values()
+    keywords = {"max_tokens": 9, "progress": lambda share: None}
+    found = attend.Classification(("a",), [[0.0]], np.zeros((1, 1)), "softmax", 0)
+    return {"Model.classify": (reranker.classify, (["a", ("the cat", "a mat")], "none"), keywords | {"truncate": True}),
+            "Model.rank": (reranker.rank, ("a cat", ["the cat", "a"], 1, "none", "the "), keywords),
+            "Model.tag": (tagger.tag, (["the cat", "a"], "first", ("O",)), keywords | {"truncate": True}),
+            "Model.fill": (filler.fill, ("the [MASK]", 3), {}),
+            "Model.task_logits": (reranker.task_logits, ([5, 6, 7],), {"starts": [0, 1, 3], "types": [0, 1, 1], "edits": []}),
+            **{f"{type(made).__name__}.__repr__": (made.__repr__, (), {}) for made in (
+                found, attend.Ranked(0, 0.5, "a"), attend.Tag("a", 0.5, 0, 1, "a"), attend.Tagged([], None, None, (), False),
+                attend.Filling("a", 0.5, 1, "a"))},
+            "Classification": (attend.Classification, (("a",), None, None, "none", 0), {}),
+            "Classification.best": (found.best, (), {}), "Classification.top": (found.top, (1,), {}),
+            "Ranked": (attend.Ranked, (0, 0.5, "a"), {}), "Tag": (attend.Tag, ("a", 0.5, 0, 1, "a"), {}),
+            "Tagged": (attend.Tagged, ([], None, None, (), False), {}), "Filling": (attend.Filling, ("a", 0.5, 1, "a"), {})}
+
+
 def steering_calls(attend, model):
     steering = model.steering([("the cat", "the mat")])
     steering.save("x.gguf")
@@ -518,6 +550,7 @@ def right_calls(np, torch):
         "Model.means": (decoder.means, ([[1, 2, 3], [4]], ["z", ("mlp", 0)], True), {}),
         "Model.kept_bytes": (decoder.kept_bytes, (["z", ("mlp", 0)], 3), {}),
         "Model.weight": (decoder.weight, (decoder.weight_names[0],), {}),
+        **task_calls(attend),
         "Model.embed": (decoder.embed, (["the cat", "sat"], "the ", True, True, True), {"progress": lambda share: None}),
         "Model.cache": (decoder.cache, ("int8",), {}),
         "Model.generate": (decoder.generate, ([[1, 2, 3], [4]],), {"max_new_tokens": 3, "temperature": 0.5, "top_k": 5, "top_p": 0.9,
@@ -540,6 +573,7 @@ def right_calls(np, torch):
         "Recording.to_json": (recording.to_json, (0,), {}),
         "Recording.save": (recording.save, ("x.attend",), {}),
         "VectorFile": (attend.VectorFile, (vectors_file,), {}),
+        "VectorFile.nearest_each": (vectors.nearest_each, (np.ones((2, 4), np.float32), 2), {}),
         "VectorFile.nearest": (vectors.nearest, (np.ones(4, np.float32), 2), {}),
         **{f"VectorFile.{name}": (getattr(vectors, name), (), {}) for name in ("__len__", "__repr__")},
         "Near": (attend.Near, (1, 0.5), {}),

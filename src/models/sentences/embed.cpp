@@ -109,9 +109,9 @@ class Embedder {
     const std::string_view read = begin_of(text, most_characters_);
     Encoding all = encoded(n, read);
     const std::int64_t count = std::ssize(all.ids);
-    const models::TextTokens tokens =
-        is_model2vec() ? cut_model2vec(std::move(all), read.size() < text.size())
-                       : cut(std::move(all), modules_.texts.max_tokens, modules_.texts.cuts_begin);
+    const models::TextTokens tokens = is_model2vec()
+                                          ? cut_model2vec(std::move(all), read.size() < text.size())
+                                          : cut(std::move(all), modules_.texts.max_tokens, modules_.texts.cuts_begin);
     if (tokens.ids.empty() && !modules_.of_table)
       fail(ErrorCode::bad_value, function, "sentences[{}] has no tokens", n);
     if (tokens.cut && !options_.truncate)

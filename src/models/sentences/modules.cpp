@@ -349,7 +349,7 @@ SentenceModules read_static_sentences(const fs::path& folder, const fs::path& in
   read_static_tokenizer(inside, model2vec, made);
   made.texts.max_tokens = model2vec ? model2vec_tokens : made.of_table->cut_before;
   if (model2vec) {
-    read_if_there(inside / "config.json", [&](const Member& config) {
+    read_if_there(function, inside / "config.json", [&](const Member& config) {
       if (truth_or(config, "normalize", false)) made.after.emplace_back(NormalizeModule{});
     });
     return made;

@@ -31,7 +31,7 @@ struct HeadRow {
 
 constexpr std::string_view llamas = " llama mistral qwen2 qwen3 smollm3 phi3 olmo2 gemma2 gemma3_text ";
 constexpr HeadRow rows[] = {
-    {.types = " bert ",
+    {.types = " bert nomic_bert gte new ",
      .task = ModelTask::classify,
      .reads = Reads::first,
      .output = "classifier",
@@ -45,6 +45,26 @@ constexpr HeadRow rows[] = {
      .dense = "cls.predictions.transform.dense",
      .norm = "cls.predictions.transform.LayerNorm",
      .output_bias = "cls.predictions.bias"},
+    {.types = " nomic_bert ",
+     .task = ModelTask::fill,
+     .reads = Reads::each,
+     .output = "cls.predictions.decoder",
+     .dense = "cls.predictions.transform.dense",
+     .norm = "cls.predictions.transform.layer_norm",
+     .output_bias = "cls.predictions.bias"},
+    {.types = " electra ",
+     .task = ModelTask::classify,
+     .reads = Reads::first,
+     .output = "classifier.out_proj",
+     .dense = "classifier.dense",
+     .activation = "gelu"},
+    {.types = " electra ",
+     .task = ModelTask::fill,
+     .reads = Reads::each,
+     .output = "generator_lm_head",
+     .dense = "generator_predictions.dense",
+     .activation = "gelu",
+     .norm = "generator_predictions.LayerNorm"},
     {.types = " roberta xlm-roberta camembert mpnet ",
      .task = ModelTask::classify,
      .reads = Reads::first,
@@ -103,7 +123,7 @@ constexpr HeadRow rows[] = {
      .output = "decoder",
      .dense = "head.dense",
      .norm = "head.norm"},
-    {.types = " bert roberta xlm-roberta camembert mpnet distilbert albert gpt2 gpt_neox ",
+    {.types = " bert roberta xlm-roberta camembert mpnet distilbert albert electra nomic_bert gte new gpt2 gpt_neox ",
      .task = ModelTask::tag,
      .reads = Reads::each,
      .output = "classifier"},
@@ -185,13 +205,13 @@ std::optional<ModelTask> task_of(const Loading& loading, const Member& config) {
   const HeadRow* row = task ? row_of(type, *task) : nullptr;
   if (!row) return std::nullopt;
   // A class whose head the file lacks says nothing: people keep the name and save the model alone.
-  const bool there = loading.has(std::string(row->output) + ".weight") ||
-                     (row->dense && !row->inside && loading.has(std::string(row->dense) + ".weight"));
+  const bool there = loading.has_outside(std::string(row->output) + ".weight") ||
+                     (row->dense && !row->inside && loading.has_outside(std::string(row->dense) + ".weight"));
   return there ? task : std::nullopt;
 }
 
 TaskHead read_head(Loading& loading, const Member& config, ModelTask task, const Matrix& words, const ModelInfo& info) {
-  const HeadRow& row = *row_of(info.type, task);
+  const HeadRow& row = *row_of(config["model_type"].text(), task);
   const std::int64_t E = task == ModelTask::classify && info.type == "opt" ? info.input_size : info.embedding_size;
   const std::int64_t wide = task == ModelTask::fill && info.input_size > 0 ? info.input_size : E;
   std::optional<TaskHead::Dense> dense;
