@@ -201,7 +201,8 @@ std::string model_text(const Computed& x, int width) {
   if (info.encoder_decoder())
     heads = fmt::format("encoder {} layers x {} heads, decoder {}", info.encoder_layers, info.encoder_heads, heads);
   if (info.kv_heads != info.heads) heads += fmt::format(" ({} of keys and values)", info.kv_heads);
-  const std::string head = info.head.empty() ? "" : fmt::format(" without its head ({})", printable(info.head));
+  std::string head = info.head.empty() ? "" : fmt::format(" without its head ({})", printable(info.head));
+  if (info.task) head = fmt::format(" below its head ({})", printable(info.head));
   return fmt::format("{}: {}{}, {}, {} weights{}\n{}", printable(x.recording.model), info.type, head, heads,
                      counted(info.parameters), weights_text(info), tokens_text(x, width));
 }

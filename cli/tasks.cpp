@@ -135,6 +135,7 @@ void run_classify(const TaskArguments& arguments) {
   const int room = style_of(arguments.form).width - static_cast<int>(width) - 20;
   for_each_lines(arguments, options, [&](const std::vector<std::string>& lines, std::int64_t before) {
     std::vector<TaskText> texts;
+    texts.reserve(lines.size());
     for (const std::string& line : lines)
       texts.push_back(text_of(line, arguments.pairs, before + std::ssize(texts) + 1));
     const Classification found = classify(model, texts, options);

@@ -84,7 +84,7 @@ def complete(script, tmp_path):
         (["model", "k"], ["keys.npy"]),
         (["model", "keys.npy", "a text", "--layer", ""], [""]),
         (["completion", ""], ["bash", "zsh", "fish"]),
-        (["help", "r"], ["run"]),
+        (["help", "r"], ["run", "rank"]),
     ],
 )
 def test_bash_completes(complete, line, expected):

@@ -311,20 +311,23 @@ def test_the_nearest_sentences(model, bert_tensors, tmp_path):
     assert [line.split(maxsplit=2)[-1] for line in lines[1:]] != [] and lines[1].endswith(expected[0][1])
 
 
-def test_a_head_that_is_left_out_is_said(model, tmp_path, bert_tensors):
+def test_a_head_is_said(model, tmp_path, bert_tensors):
     """A reranker's: its hidden states are no sentence's vector."""
     tensors = {f"bert.{name}": each for name, each in bert_tensors.items()}
-    config = BERT | {"architectures": ["BertForSequenceClassification"]}
-    write_model(tmp_path / "reranker", config, wordpiece(), tensors | {"classifier.weight": np.zeros((1, E), np.float32)})
-    assert model("reranker", TEXT).startswith("reranker: bert without its head (SequenceClassification), 2 layers x 3 heads, ")
+    config = BERT | {"architectures": ["BertForSequenceClassification"], "id2label": {"0": "fits"}}
+    head = {"bert.pooler.dense.weight": np.zeros((E, E), np.float32), "bert.pooler.dense.bias": np.zeros(E, np.float32),
+            "classifier.weight": np.zeros((1, E), np.float32), "classifier.bias": np.zeros(1, np.float32)}
+    write_model(tmp_path / "reranker", config, wordpiece(), tensors | head)
+    assert model("reranker", TEXT).startswith("reranker: bert below its head (SequenceClassification), 2 layers x 3 heads, ")
     found = json.loads(model("reranker", TEXT, "--json"))
     assert found["info"]["head"] == "SequenceClassification" and "embedding" not in found
+    assert (found["info"]["task"], found["info"]["labels"]) == ("classify", ["fits"])
     assert json.loads(model("bert", TEXT, "--json"))["info"]["head"] is None
     told = model("reranker", TEXT, "--near", "naive", status=3)
-    assert "has a head for SequenceClassification, which is left out" in told and told.count("\n") == 1
+    assert "has a head for SequenceClassification and no modules.json" in told and told.count("\n") == 1
 
 
-@pytest.mark.parametrize("kind, looks", [("gpt_oss", True), ("nomic_bert", True), ("bloom", False), ("deberta-v2", False), ("mamba", False),
+@pytest.mark.parametrize("kind, looks", [("gpt_oss", True), ("falcon", True), ("bloom", False), ("deberta-v2", False), ("mamba", False),
                                          ("my_own", False), ("", False), ("bamba beam", False)])
 def test_the_hint_at_record_is_where_it_helps(model, tmp_path, bert_tensors, kind, looks):
     write_model(tmp_path / "other", BERT | {"model_type": kind}, wordpiece(), bert_tensors)

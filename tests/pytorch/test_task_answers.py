@@ -32,11 +32,13 @@ CLASSIFY, TAG, FILL = "SequenceClassification", "TokenClassification", "MaskedLM
 FIVE = {"num_labels": 5} | LABELS
 HEADS = {
     "bert classify": head("bert", CLASSIFY), "bert one": head("bert", CLASSIFY, num_labels=1), "bert tag": head("bert", TAG, **FIVE),
-    "bert fill": head("bert", FILL, hidden_act="relu", layer_norm_eps=1e-2), "bert fill untied": head("bert", FILL, tie_word_embeddings=False),
+    "bert fill": head("bert", FILL, hidden_act="relu", layer_norm_eps=1e-2),
+    "bert fill untied": head("bert", FILL, tie_word_embeddings=False),
     "bert pretraining": head("bert", "PreTraining"),
     "roberta classify": head("roberta", CLASSIFY, num_labels=3), "roberta tag": head("roberta", TAG, **FIVE),
     "roberta fill": head("roberta", FILL, layer_norm_eps=1e-2), "xlm-roberta classify": head("xlm-roberta", CLASSIFY),
-    "xlm-roberta tag": head("xlm-roberta", TAG, **FIVE), "xlm-roberta fill untied": head("xlm-roberta", FILL, tie_word_embeddings=False),
+    "xlm-roberta tag": head("xlm-roberta", TAG, **FIVE),
+    "xlm-roberta fill untied": head("xlm-roberta", FILL, tie_word_embeddings=False),
     "camembert classify": head("camembert", CLASSIFY), "camembert fill": head("camembert", FILL), "camembert tag": head("camembert", TAG),
     "distilbert classify": head("distilbert", CLASSIFY, num_labels=3), "distilbert tag": head("distilbert", TAG, **FIVE),
     "distilbert fill": head("distilbert", FILL, activation="relu"),
@@ -44,17 +46,20 @@ HEADS = {
     "albert classify": head("albert", CLASSIFY), "albert tag": head("albert", TAG, **FIVE),
     "albert fill": head("albert", FILL, layer_norm_eps=1e-2), "albert pretraining": head("albert", "PreTraining"),
     "modernbert classify": head("modernbert", CLASSIFY), "modernbert classify mean": head(
-        "modernbert", CLASSIFY, classifier_pooling="mean", classifier_bias=True, norm_bias=True, classifier_activation="relu", norm_eps=1e-2),
+        "modernbert", CLASSIFY, classifier_pooling="mean", classifier_bias=True, norm_bias=True, classifier_activation="relu",
+        norm_eps=1e-2),
     "modernbert tag": head("modernbert", TAG, **FIVE), "modernbert fill": head("modernbert", FILL, decoder_bias=False),
     "modernbert fill untied": head("modernbert", FILL, tie_word_embeddings=False, classifier_bias=True),
     "electra classify": head("electra", CLASSIFY), "electra tag": head("electra", TAG, **FIVE), "electra fill": head("electra", FILL),
-    "nomic_bert classify": head("nomic_bert", CLASSIFY), "nomic_bert tag": head("nomic_bert", TAG), "nomic_bert fill": head("nomic_bert", FILL),
+    "nomic_bert classify": head("nomic_bert", CLASSIFY), "nomic_bert tag": head("nomic_bert", TAG),
+    "nomic_bert fill": head("nomic_bert", FILL),
     "gte classify": head("gte", CLASSIFY, num_labels=1), "gte tag": head("gte", TAG, **FIVE),
     "gpt2 classify": head("gpt2", CLASSIFY, pad_token_id=0), "gpt2 tag": head("gpt2", TAG, **FIVE),
     "gpt_neox classify": head("gpt_neox", CLASSIFY, pad_token_id=0), "gpt_neox tag": head("gpt_neox", TAG),
     "opt classify": head("opt", CLASSIFY), "llama classify": head("llama", CLASSIFY, num_labels=3), "llama tag": head("llama", TAG, **FIVE),
     "llama classify untied": head("llama", CLASSIFY, tie_word_embeddings=False, pad_token_id=None),
-    "mistral classify": head("mistral", CLASSIFY), "mistral tag": head("mistral", TAG), "qwen2 classify": head("qwen2", CLASSIFY, num_labels=1),
+    "mistral classify": head("mistral", CLASSIFY), "mistral tag": head("mistral", TAG),
+    "qwen2 classify": head("qwen2", CLASSIFY, num_labels=1),
     "qwen2 tag": head("qwen2", TAG), "qwen3 classify": head("qwen3", CLASSIFY, num_labels=1), "qwen3 tag": head("qwen3", TAG),
     "smollm3 classify": head("smollm3", CLASSIFY), "smollm3 tag": head("smollm3", TAG), "phi3 classify": head("phi3", CLASSIFY),
     "phi3 tag": head("phi3", TAG), "olmo2 classify": head("olmo2", CLASSIFY), "gemma2 classify": head("gemma2", CLASSIFY),
@@ -145,7 +150,7 @@ def opened(tmp_path, case, kind="bert", types=True, **changes):
     ("modernbert classify mean", {}), ("llama classify", {}),
 ], ids=str)
 def test_classify(tmp_path, name, changes):
-    folder, ours, theirs, tokenizer = opened(tmp_path, HEADS[name], "end" if name.startswith("llama") else "bert", **changes)
+    _, ours, theirs, tokenizer = opened(tmp_path, HEADS[name], "end" if name.startswith("llama") else "bert", **changes)
     pipeline = transformers.pipeline("text-classification", model=theirs, tokenizer=tokenizer, top_k=None)
     found = ours.classify([*TEXTS, *PAIRS])
     given = [*TEXTS, *({"text": first, "text_pair": second} for first, second in PAIRS)]
@@ -162,7 +167,7 @@ def test_classify(tmp_path, name, changes):
 
 @pytest.mark.parametrize("most", [3, 4, 5, 8, 11, 100])
 def test_pairs_are_cut(tmp_path, most):
-    folder, ours, theirs, tokenizer = opened(tmp_path, HEADS["bert one"])
+    _, ours, _, tokenizer = opened(tmp_path, HEADS["bert one"])
     for first in (1, 2, 5, 9, 30):
         for second in (1, 3, 6, 20):
             pair = (" ".join(["the cat sat on a"] * first), " ".join(["a mat ran"] * second))
@@ -178,7 +183,7 @@ def test_pairs_are_cut(tmp_path, most):
 ], ids=str)
 def test_types_of_a_pair(tmp_path, changes, types):
     """Only some of Transformers' classes tell a model which of its two texts a token is of."""
-    folder, _, theirs, _ = opened(tmp_path, HEADS["bert one"], types=False)
+    folder, *_ = opened(tmp_path, HEADS["bert one"], types=False)
     told(folder, **changes)
     ours, ids = attend.Model.load(folder), attend.Model.load(folder).tokenizer.encode("the cat", "a mat")
     their_class = changes.get("tokenizer_class") or "TokenizersBackend"
@@ -194,7 +199,7 @@ def test_types_of_a_pair(tmp_path, changes, types):
     ({"sentence_transformers": {"activation_fn": "torch.nn.modules.activation.Sigmoid"}}, "sigmoid"),
 ])
 def test_rank(tmp_path, changes, expected):
-    folder, ours, theirs, tokenizer = opened(tmp_path, HEADS["bert one"], **changes)
+    _, ours, theirs, tokenizer = opened(tmp_path, HEADS["bert one"], **changes)
     query, passages = "a cat", [*TEXTS, TEXTS[0]]
     ranked = ours.rank(query, passages, progress=lambda share: None)
     scores = []
@@ -244,7 +249,7 @@ def test_tag(tmp_path, strategy, kind):
 
 @pytest.mark.parametrize("name", ["bert fill", "bert fill untied", "distilbert fill", "albert fill", "modernbert fill"])
 def test_fill(tmp_path, name):
-    folder, ours, theirs, tokenizer = opened(tmp_path, HEADS[name])
+    _, ours, theirs, tokenizer = opened(tmp_path, HEADS[name])
     # Its vocabulary is smaller than the model's, as in tests alone: the pipeline's probabilities are of the model's.
     pipeline = transformers.pipeline("fill-mask", model=theirs, tokenizer=tokenizer, top_k=5)
     for text in ("the [MASK] sat on a mat.", "[MASK]", "the [MASK] sat on [MASK]"):
@@ -263,8 +268,9 @@ def test_fill(tmp_path, name):
 
 # ---- Why ----
 
-@pytest.mark.parametrize("name, position", [("bert classify", 0), ("roberta classify", 0), ("modernbert classify mean", 0), ("modernbert tag", 5),
-                                            ("albert fill", 3), ("llama classify", 0), ("qwen3 tag", -1), ("distilbert classify", 0)])
+@pytest.mark.parametrize("name, position", [("bert classify", 0), ("roberta classify", 0), ("modernbert classify mean", 0),
+                                            ("modernbert tag", 5), ("albert fill", 3), ("llama classify", 0), ("qwen3 tag", -1),
+                                            ("distilbert classify", 0)])
 def test_gradient_of_a_label(tmp_path, name, position):
     folder = written(tmp_path, HEADS[name])
     ours, theirs = attend.Model.load(folder), theirs_of(HEADS[name], folder)
@@ -283,7 +289,7 @@ def test_gradient_of_a_label(tmp_path, name, position):
 
 def test_saliency_of_a_label(tmp_path):
     """Which words of the passage make it relevant: what a reranker's user asks."""
-    folder, ours, theirs, tokenizer = opened(tmp_path, HEADS["bert one"])
+    _, ours, *_ = opened(tmp_path, HEADS["bert one"])
     pair = ours.tokenizer.encode("a cat", "the cat sat on a mat.")
     found = ours.saliency(pair.ids, "LABEL_0", of="label", types=pair.types)
     assert found.value == pytest.approx(float(ours.classify(("a cat", "the cat sat on a mat.")).logits[0, 0]), abs=1e-5)
@@ -307,7 +313,7 @@ def test_saliency_of_a_label(tmp_path):
 # ---- What is refused ----
 
 def test_another_task_is_refused(tmp_path):
-    folder, ours, *_ = opened(tmp_path, HEADS["bert classify"])
+    _, ours, *_ = opened(tmp_path, HEADS["bert classify"])
     for refused, message in [
         (lambda: ours.tag("a"), "Model.tag: expected a model with a head for tag, and this one's is for classify: SequenceClassification"),
         (lambda: ours.fill("a"), "Model.fill: expected a model with a head for fill, and this one's is for classify"),
@@ -361,6 +367,6 @@ def test_a_head_without_its_pooler(tmp_path):
 
 
 def test_a_mask_that_is_said(tmp_path):
-    folder, ours, *_ = opened(tmp_path, HEADS["bert fill"])
+    folder, *_ = opened(tmp_path, HEADS["bert fill"])
     told(folder, mask_token={"content": "query", "special": True})
     assert len(attend.Model.load(folder).fill("query the cat query")) == 2

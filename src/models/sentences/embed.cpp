@@ -43,7 +43,7 @@ std::int64_t median_length(const Tokenizer& tokenizer) {
   for (std::int64_t id = 0; id < tokenizer.size(); ++id)
     lengths.push_back(std::ranges::count_if(tokenizer.token(id), begins_character));
   const std::size_t middle = lengths.size() / 2;
-  std::ranges::nth_element(lengths, lengths.begin() + static_cast<std::ptrdiff_t>(middle));
+  std::nth_element(lengths.begin(), lengths.begin() + static_cast<std::ptrdiff_t>(middle), lengths.end());
   if (lengths.size() % 2 == 1) return lengths[middle];
   const std::int64_t below = *std::max_element(lengths.begin(), lengths.begin() + static_cast<std::ptrdiff_t>(middle));
   return (below + lengths[middle]) / 2;
@@ -57,6 +57,7 @@ std::string_view begin_of(std::string_view text, std::int64_t most) {
   return text.substr(0, end);
 }
 
+// A call over many sentences: their ids by the folder's rules, and their vectors, each put in its place.
 class Embedder {
  public:
   Embedder(const Model& model, const Model::Parts& parts, std::span<const std::string_view> sentences,
@@ -109,9 +110,9 @@ class Embedder {
     const std::string_view read = begin_of(text, most_characters_);
     Encoding all = encoded(n, read);
     const std::int64_t count = std::ssize(all.ids);
-    const models::TextTokens tokens = is_model2vec()
-                                          ? cut_model2vec(std::move(all), read.size() < text.size())
-                                          : cut(std::move(all), modules_.texts.max_tokens, modules_.texts.cuts_begin);
+    models::TextTokens tokens = is_model2vec()
+                                    ? cut_model2vec(std::move(all), read.size() < text.size())
+                                    : cut(std::move(all), modules_.texts.max_tokens, modules_.texts.cuts_begin);
     if (tokens.ids.empty() && !modules_.of_table)
       fail(ErrorCode::bad_value, function, "sentences[{}] has no tokens", n);
     if (tokens.cut && !options_.truncate)

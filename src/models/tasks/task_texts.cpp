@@ -133,7 +133,7 @@ Encoding TaskRun::encode(std::size_t n, const TaskText& text, bool& cut) const {
     if (all.ids.empty()) fail(ErrorCode::bad_value, function_, "has no tokens");
     if (cut && !options_.truncate)
       fail(ErrorCode::bad_value, function_, "has {} tokens, the model takes {}", count, rules_.max_tokens);
-    if (!rules_.types) std::ranges::fill(all.types, 0);
+    if (!rules_.types) std::fill(all.types.begin(), all.types.end(), 0);
     return all;
   } catch (const Error& error) {
     fail(error.code(), function_, "{}[{}]: {}", name_, n, error.detail());
