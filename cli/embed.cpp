@@ -33,29 +33,12 @@ struct EmbedArguments {
 
 // A row of the writer for each line. How many lines were too long, and cut.
 std::int64_t embed_lines(const Model& model, EmbedOptions options, Lines& lines, VectorWriter& writer) {
-  Progress progress;
-  const std::function<void(double)> told = progress.stage();
-  const std::function<void(std::int64_t)> counted = progress.count("lines");
   std::int64_t cut = 0;
-  double done = 0;  // of the file
-  for (bool more = true; more;) {
-    std::vector<std::string> sentences;
-    more = lines.next(sentences);
-    const std::optional<double> read = lines.share();
-    if (told && read) options.progress = [&, before = done](double part) { told(before + (*read - before) * part); };
-    if (counted && !read)
-      options.progress = [&](double part) {
-        counted(writer.rows() + std::llround(part * static_cast<double>(sentences.size())));
-      };
-    done = read.value_or(0);
-    try {
-      const Embeddings made = model.embed(sentences, options);
-      cut += made.cut;
-      writing([&] { writer.add(made.vectors); });
-    } catch (const Error& error) {
-      fail_for_line(error, writer.rows());
-    }
-  }
+  for_each_lines(lines, options.progress, [&](const std::vector<std::string>& sentences, std::int64_t) {
+    const Embeddings made = model.embed(sentences, options);
+    cut += made.cut;
+    writing([&] { writer.add(made.vectors); });
+  });
   return cut;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <string_view>
@@ -60,6 +61,31 @@ void fail_for_line(const Error& error, std::int64_t before) {
                 fmt::format("line {}{}", before + place + 1, std::string_view(end + 1, detail.end())));
   }
   throw Error(error);
+}
+
+void for_each_lines(Lines& lines, std::function<void(double)>& progress,
+                    const std::function<void(const std::vector<std::string>&, std::int64_t)>& use) {
+  Progress shown;
+  const std::function<void(double)> told = shown.stage();
+  const std::function<void(std::int64_t)> counted = shown.count("lines");
+  std::int64_t before = 0;
+  double done = 0;  // of the file
+  for (bool more = true; more;) {
+    std::vector<std::string> some;
+    more = lines.next(some);
+    const std::optional<double> read = lines.share();
+    if (told && read) progress = [&, from = done](double part) { told(from + (*read - from) * part); };
+    if (counted && !read)
+      progress = [&](double part) { counted(before + std::llround(part * static_cast<double>(some.size()))); };
+    done = read.value_or(0);
+    try {
+      use(some, before);
+    } catch (const Error& error) {
+      fail_for_line(error, before);
+    }
+    before += std::ssize(some);
+  }
+  progress = {};
 }
 
 std::string shortened(const std::string& text, int columns) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <fstream>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,6 +33,12 @@ class Lines {
 // What the library says of sentences[3], texts[3] or passages[3] is of a line, counted from 1, of those that came
 // before it too.
 [[noreturn]] void fail_for_line(const Error& error, std::int64_t before);
+
+// use(lines, how many came before) of some lines of the file at a time, so that memory does not grow with it. progress
+// becomes what is to be told the share that is done of them, by use(); it is shown of the file. What is wrong with a
+// line names it.
+void for_each_lines(Lines& lines, std::function<void(double)>& progress,
+                    const std::function<void(const std::vector<std::string>&, std::int64_t)>& use);
 
 // Text in a table, on a line of at most so many columns (20 at least).
 std::string shortened(const std::string& text, int columns);

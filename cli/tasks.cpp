@@ -5,7 +5,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -41,33 +40,6 @@ std::optional<Of> named(const std::string& name, std::span<const Of> all) {
   return found == all.end() ? std::nullopt : std::optional(*found);
 }
 
-// use(lines, how many came before) of some lines at a time, so that memory does not grow with the file. What is wrong
-// with one names it.
-void for_each_lines(const TaskArguments& arguments, TaskOptions& options,
-                    const std::function<void(const std::vector<std::string>&, std::int64_t)>& use) {
-  Lines lines(arguments.file);
-  Progress progress;
-  const std::function<void(double)> told = progress.stage();
-  const std::function<void(std::int64_t)> counted = progress.count("lines");
-  std::int64_t before = 0;
-  double done = 0;  // of the file
-  for (bool more = true; more;) {
-    std::vector<std::string> some;
-    more = lines.next(some);
-    const std::optional<double> read = lines.share();
-    if (told && read) options.progress = [&, from = done](double part) { told(from + (*read - from) * part); };
-    if (counted && !read)
-      options.progress = [&](double part) { counted(before + std::llround(part * static_cast<double>(some.size()))); };
-    done = read.value_or(0);
-    try {
-      use(some, before);
-    } catch (const Error& error) {
-      fail_for_line(error, before);
-    }
-    before += std::ssize(some);
-  }
-}
-
 // ---- rank ----
 
 struct RankedLine {
@@ -89,7 +61,8 @@ void run_rank(const TaskArguments& arguments) {
   if (!arguments.function.empty()) options.function = named(arguments.function, score_functions());
   std::vector<RankedLine> best;
   std::int64_t cut = 0;
-  for_each_lines(arguments, options, [&](const std::vector<std::string>& lines, std::int64_t before) {
+  Lines file(arguments.file);
+  for_each_lines(file, options.progress, [&](const std::vector<std::string>& lines, std::int64_t before) {
     const Ranking ranking = rank(model, arguments.query, lines, options);
     cut += ranking.cut;
     for (const Ranked& each : ranking.passages)
@@ -133,7 +106,8 @@ void run_classify(const TaskArguments& arguments) {
   for (const std::string& label : labels) width = std::max(width, columns_of(printable(label)));
   if (!arguments.json) print(fmt::format("{:>8}  {:>6}  {:<{}}  text\n", "score", "line", "label", width));
   const int room = style_of(arguments.form).width - static_cast<int>(width) - 20;
-  for_each_lines(arguments, options, [&](const std::vector<std::string>& lines, std::int64_t before) {
+  Lines file(arguments.file);
+  for_each_lines(file, options.progress, [&](const std::vector<std::string>& lines, std::int64_t before) {
     std::vector<TaskText> texts;
     texts.reserve(lines.size());
     for (const std::string& line : lines)
@@ -166,7 +140,8 @@ void run_tag(const TaskArguments& arguments) {
   std::size_t width = 5;
   for (const std::string& label : model.info().labels) width = std::max(width, columns_of(printable(label)));
   if (!arguments.json) print(fmt::format("{:>6}  {:>6}  {:<{}}  text\n", "score", "line", "label", width));
-  for_each_lines(arguments, options, [&](const std::vector<std::string>& lines, std::int64_t before) {
+  Lines file(arguments.file);
+  for_each_lines(file, options.progress, [&](const std::vector<std::string>& lines, std::int64_t before) {
     const std::vector<Tagged> found = tag(model, lines, options);
     for (std::size_t n = 0; n < lines.size(); ++n) {
       const std::int64_t number = before + static_cast<std::int64_t>(n) + 1;

@@ -4,6 +4,7 @@
 
 #include "core/message.h"
 #include "models/config.h"
+#include "models/sentences/keys.h"
 #include "models/tasks/head.h"
 
 namespace attend::inline v0::models {
@@ -141,10 +142,6 @@ const HeadRow* row_of(std::string_view type, ModelTask task) {
   const auto* const found = std::ranges::find_if(
       rows, [&](const HeadRow& row) { return row.task == task && row.types.find(word) != std::string_view::npos; });
   return found == std::end(rows) ? nullptr : found;
-}
-
-bool truth_or(const Member& config, const char* key, bool otherwise) {
-  return config.given(key) ? config[key].truth() : otherwise;
 }
 
 Activation activation_of(const HeadRow& row, const Member& config) {
