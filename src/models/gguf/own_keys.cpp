@@ -55,6 +55,7 @@ class Writer {
   }
   void add(std::string_view name, const std::vector<PoolingMode>& modes) {
     std::vector<std::string> names;
+    names.reserve(modes.size());
     for (const PoolingMode mode : modes) names.emplace_back(name_in(pooling_modes, mode));
     to_.add_texts(key(name), names);
   }
