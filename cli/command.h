@@ -30,6 +30,7 @@ Command add_model(App& root);
 Command add_embed(App& root);
 Command add_near(App& root);
 Command add_rank(App& root);
+Command add_match(App& root);
 Command add_classify(App& root);
 Command add_tag(App& root);
 Command add_quantize(App& root);

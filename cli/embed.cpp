@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "attend/error.h"
+#include "attend/late_interaction.h"
 #include "attend/models.h"
 #include "attend/tasks.h"
 #include "attend/vectors.h"
@@ -42,8 +43,34 @@ std::int64_t embed_lines(const Model& model, EmbedOptions options, Lines& lines,
   return cut;
 }
 
+std::string of_cut(std::int64_t cut, const Model& model) {
+  if (cut == 0) return "";
+  return fmt::format("; {} of the lines were longer than {} tokens, and cut", cut, model.info().max_seq_length);
+}
+
+// Of a model with a vector for each token: each line's, as a document.
+void embed_line_tokens(const EmbedArguments& arguments, const Model& model) {
+  if (arguments.normalize) throw UsageError("--normalize: vectors of tokens are of length 1");
+  TokenVectorOptions options{.prompt = arguments.prompt, .progress = {}};
+  (void)embed_tokens(model, std::vector<std::string>{}, options);
+  Lines lines(arguments.file);
+  std::optional<TokenVectorWriter> writer;
+  writing([&] { writer.emplace(arguments.output, model.info().vector_size); });
+  std::int64_t cut = 0;
+  for_each_lines(lines, options.progress, [&](const std::vector<std::string>& texts, std::int64_t) {
+    for (const TokenVectors& each : embed_tokens(model, texts, options)) {
+      cut += each.cut ? 1 : 0;
+      writing([&] { writer->add(each.vectors); });
+    }
+  });
+  writing([&] { writer->commit(); });
+  tell(fmt::format("attend: wrote {}: {} vectors of {} numbers, of {} lines{}", arguments.output, writer->rows(),
+                   model.info().vector_size, writer->texts(), of_cut(cut, model)));
+}
+
 void run_embed(const EmbedArguments& arguments) {
   const Model model = Model::load(find_model(arguments.model), model_options(arguments.dtype));
+  if (model.info().vectors == VectorKind::token) return embed_line_tokens(arguments, model);
   EmbedOptions options{.prompt = arguments.prompt, .progress = {}};
   if (arguments.normalize) options.normalize = true;
   (void)model.embed(std::vector<std::string>{}, options);  // what is wrong with it is said before anything is read
@@ -52,11 +79,8 @@ void run_embed(const EmbedArguments& arguments) {
   writing([&] { writer.emplace(arguments.output, model.info().vector_size); });
   const std::int64_t cut = embed_lines(model, options, lines, *writer);
   writing([&] { writer->commit(); });
-  const std::string of_cut =
-      cut > 0 ? fmt::format("; {} of the lines were longer than {} tokens, and cut", cut, model.info().max_seq_length)
-              : "";
   tell(fmt::format("attend: wrote {}: {} vectors of {} numbers{}", arguments.output, writer->rows(),
-                   model.info().vector_size, of_cut));
+                   model.info().vector_size, of_cut(cut, model)));
 }
 
 // ---- near ----
@@ -94,12 +118,42 @@ struct NearLine {
   std::optional<double> score;
 };
 
+void check_size(const NearArguments& arguments, std::int64_t of_file, std::int64_t of_model) {
+  if (of_file != of_model)
+    throw Error(ErrorCode::bad_file, "",
+                fmt::format("'{}' has vectors of {} numbers, and {} makes {}: they don't belong together",
+                            arguments.vectors, of_file, arguments.model, of_model));
+}
+
+// The nearest rows of so many, by the cosine; or where a line has a vector for each token by MaxSim.
+struct Searched {
+  std::int64_t rows = 0;
+  std::vector<Near> nearest;
+};
+Searched search_tokens(const NearArguments& arguments, const Model& model, std::int64_t count) {
+  const TokenVectorFile file(arguments.vectors);
+  const TokenVectors query =
+      embed_tokens(model, arguments.query, {.role = TextRole::query, .prompt = arguments.prompt, .progress = {}});
+  check_size(arguments, file.size(), query.vectors.size(1));
+  Searched found{.rows = file.texts(), .nearest = {}};
+  for (const NearText& each : file.nearest(query.vectors, count)) found.nearest.push_back({each.text, each.score});
+  return found;
+}
+Searched search(const NearArguments& arguments, const Model& model, std::int64_t count) {
+  if (model.info().vectors == VectorKind::token) return search_tokens(arguments, model, count);
+  const VectorFile file(arguments.vectors);
+  const Embeddings query =
+      model.embed(std::vector<std::string>{arguments.query}, {.prompt = arguments.prompt, .progress = {}});
+  check_size(arguments, file.rows().size(1), query.vectors.size(1));
+  return {file.rows().size(0), file.nearest(query.vectors.view().select(0, 0), count)};
+}
+
 // The nearest lines, or those of the candidates that answer the query best.
-std::vector<NearLine> near_lines(const NearArguments& arguments, const VectorFile& file, const View& query) {
-  const std::int64_t found =
-      arguments.rerank.empty() ? arguments.count : std::max(arguments.count, arguments.candidates.value_or(100));
-  const std::vector<Near> nearest = file.nearest(query, found);
-  const std::vector<std::string> lines = lines_at(arguments, file.rows().size(0), nearest);
+std::vector<NearLine> near_lines(const NearArguments& arguments, const Model& model) {
+  const auto [rows, nearest] = search(
+      arguments, model,
+      arguments.rerank.empty() ? arguments.count : std::max(arguments.count, arguments.candidates.value_or(100)));
+  const std::vector<std::string> lines = lines_at(arguments, rows, nearest);
   std::vector<NearLine> all;
   if (arguments.rerank.empty()) {
     for (std::size_t n = 0; n < nearest.size(); ++n) all.push_back({nearest[n], lines[n], std::nullopt});
@@ -116,10 +170,11 @@ std::vector<NearLine> near_lines(const NearArguments& arguments, const VectorFil
   return all;
 }
 
-std::string near_json(const std::vector<NearLine>& lines) {
+std::string near_json(const std::vector<NearLine>& lines, bool of_tokens) {
   nlohmann::ordered_json report = {{"schema_version", 1}, {"nearest", nlohmann::ordered_json::array()}};
   for (const NearLine& each : lines) {
-    nlohmann::ordered_json line = {{"line", each.near.row + 1}, {"similarity", each.near.similarity}};
+    nlohmann::ordered_json line = {{"line", each.near.row + 1},
+                                   {of_tokens ? "max_sim" : "similarity", each.near.similarity}};
     if (each.score) line["score"] = *each.score;
     line["text"] = each.text;
     report["nearest"].push_back(std::move(line));
@@ -130,19 +185,14 @@ std::string near_json(const std::vector<NearLine>& lines) {
 void run_near(const NearArguments& arguments) {
   if (arguments.candidates && arguments.rerank.empty())
     throw UsageError("--candidates: nothing uses it without --rerank");
-  const VectorFile file(arguments.vectors);
   const Model model = Model::load(find_model(arguments.model), model_options(arguments.dtype));
-  const Embeddings query =
-      model.embed(std::vector<std::string>{arguments.query}, {.prompt = arguments.prompt, .progress = {}});
-  if (file.rows().size(1) != query.vectors.size(1))
-    throw Error(ErrorCode::bad_file, "",
-                fmt::format("'{}' has vectors of {} numbers, and {} makes {}: they don't belong together",
-                            arguments.vectors, file.rows().size(1), arguments.model, query.vectors.size(1)));
-  const std::vector<NearLine> lines = near_lines(arguments, file, query.vectors.view().select(0, 0));
-  if (arguments.json) return print(near_json(lines));
+  const bool of_tokens = model.info().vectors == VectorKind::token;
+  const std::vector<NearLine> lines = near_lines(arguments, model);
+  if (arguments.json) return print(near_json(lines, of_tokens));
   std::vector<Column> columns;
   if (!arguments.rerank.empty()) columns.push_back({"score"});
-  for (const Column& each : {Column{"cosine"}, Column{"line"}, Column{"text", true}}) columns.push_back(each);
+  for (const Column& each : {Column{of_tokens ? "maxsim" : "cosine"}, Column{"line"}, Column{"text", true}})
+    columns.push_back(each);
   for (const NearLine& each : lines) {
     std::vector<std::string> cells;
     if (each.score) cells.push_back(fmt::format("{:.4f}", *each.score));
@@ -165,9 +215,10 @@ void add_model_options(App& app, std::string& dtype, std::optional<std::string>&
 }  // namespace
 
 Command add_embed(App& root) {
-  App* app = root.add_subcommand(
-      "embed",
-      "Make a vector of each line of a file, as sentence-transformers does. Memory does not grow with the file.");
+  App* app = root.add_subcommand("embed",
+                                 "Make a vector of each line of a file, or of a ColBERT one for each of its tokens, as "
+                                 "sentence-transformers does. "
+                                 "Memory does not grow with the file.");
   app->examples(
       "attend embed minilm sentences.txt -o vectors.npy\n"
       "attend embed e5 - --prompt \"passage: \" -o vectors.npy < sentences.txt");
@@ -178,7 +229,10 @@ Command add_embed(App& root) {
   app->add_option("FILE", arguments->file, "A text file, a sentence on each line; - for standard input")
       ->type_name("FILE")
       ->required();
-  file_ending(app->add_option("-o,--output", arguments->output, "Write the vectors to FILE: a row for each line, f32"),
+  file_ending(app->add_option(
+                  "-o,--output", arguments->output,
+                  "Write the vectors to FILE: a row for each line, f32; of a ColBERT a row for each token, and where "
+                  "lines begin to FILE.starts.npy"),
               {".npy"})
       ->required();
   add_model_options(*app, arguments->dtype, arguments->prompt);
@@ -188,7 +242,9 @@ Command add_embed(App& root) {
 
 Command add_near(App& root) {
   App* app = root.add_subcommand(
-      "near", "Show the lines of a file that are nearest to a text, by the vectors that attend embed made of them.");
+      "near",
+      "Show the lines of a file that are nearest to a text, by the vectors that attend embed made of them: by the "
+      "cosine, or of a ColBERT by MaxSim.");
   app->examples(
       "attend near vectors.npy sentences.txt minilm \"a cat on a mat\" -k 5\n"
       "attend near v.npy lines.txt minilm \"who wrote Faust?\" --rerank ms-marco-MiniLM\n"

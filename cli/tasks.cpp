@@ -180,12 +180,13 @@ void add_model_name(App& app, TaskArguments& arguments, const char* head) {
 
 Command add_rank(App& root) {
   App* app = root.add_subcommand(
-      "rank", "Show the lines of a file that answer a query best, as a reranker (a cross-encoder) scores them.");
+      "rank",
+      "Show the lines of a file that answer a query best, as a reranker (a cross-encoder, or a ColBERT) scores them.");
   app->examples(
       "attend rank ms-marco-MiniLM-L6-v2 \"who wrote Faust?\" passages.txt -k 5\n"
       "attend rank ms-marco-MiniLM-L6-v2 \"who wrote Faust?\" - --json < passages.txt");
   auto arguments = std::make_shared<TaskArguments>();
-  add_model_name(*app, *arguments, "A folder whose head has one label, or its name in a cache");
+  add_model_name(*app, *arguments, "A folder whose head has one label, or of a ColBERT; or its name in a cache");
   app->add_option("QUERY", arguments->query, "The query, in quotes")->required();
   add_shared(*app, *arguments, "A text file, a passage on each line; - for standard input");
   whole_number(app->add_option("-k,--count", arguments->count, "How many lines (10)"), 1, 1 << 20);

@@ -63,6 +63,27 @@ def write_task(folder, head, labels):
     return str(folder)
 
 
+def write_colbert(folder):
+    """The folder, with a vector of eight numbers for each token, and queries that word9 fills up to ten tokens."""
+    folder = pathlib.Path(write(folder))
+    of_tokens = {"module_input_name": "token_embeddings", "module_output_name": "token_embeddings"}
+    dense = {"in_features": CONFIG["hidden_size"], "out_features": 8, "bias": False,
+             "activation_function": "torch.nn.modules.linear.Identity"}
+    kinds = {"Transformer": None, "Dense": dense | of_tokens, "MultiVectorMask": {"skiplist_words": ["."]}, "Normalize": of_tokens}
+    for kind, config in kinds.items():
+        (folder / kind).mkdir()
+        (folder / kind / "config.json").write_text(json.dumps(config))
+    weight = numpy.random.default_rng(2).standard_normal((8, CONFIG["hidden_size"]), numpy.float32)
+    save_file({"linear.weight": weight}, folder / "Dense/model.safetensors")
+    files = {"modules.json": [{"name": kind, "path": "" if kind == "Transformer" else kind, "type": f"sentence_transformers.models.{kind}"}
+                              for kind in kinds],
+             "config_sentence_transformers.json": {"model_type": "MultiVectorEncoder"},
+             "sentence_bert_config.json": {"query_expansion": {"strategy": "fixed", "length": 10, "token": "word9"}}}
+    for name, content in files.items():
+        (folder / name).write_text(json.dumps(content))
+    return str(folder)
+
+
 def write_autoencoder(folder):
     """The folder, with a sparse autoencoder of three features in it, of the stream before the model's last layer."""
     folder = pathlib.Path(folder)

@@ -15,6 +15,7 @@
 #include "attend/analysis.h"
 #include "attend/api.h"
 #include "attend/circuits.h"
+#include "attend/late_interaction.h"
 #include "attend/passages.h"
 #include "attend/picture.h"
 #include "attend/saliency.h"
@@ -92,6 +93,13 @@ ATTEND_API Picture circuit_picture(const Circuit& circuit, const Edges& edges, c
                                    std::int64_t most = 40);
 // All of its edges, for Graphviz: green towards the clean answer, and red against it.
 ATTEND_API std::string circuit_dot(const Circuit& circuit, const Edges& edges);
+
+// Of a query's tokens the first of those equal ones, masks, that fill it up to its end; their number where none do.
+ATTEND_API std::int64_t filled_from(std::span<const std::string> query);
+// Which of a passage's tokens each of a query's matched (max_sim()): a line to it, the darker the nearer. query,
+// passage: their tokens. What masks match together stands in the caption. title: none: it has the score.
+ATTEND_API Picture match_picture(const MaxSim& match, std::span<const std::string> query,
+                                 std::span<const std::string> passage, const std::optional<std::string>& title = {});
 
 // ---- Names ----
 

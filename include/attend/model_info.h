@@ -43,6 +43,12 @@ enum class ATTEND_API ModelTask : std::uint8_t {
 // "classify", "tag", "fill"
 ATTEND_API std::string_view name_of(ModelTask task);
 
+// What a folder's files say that a text becomes: one vector (Model::embed), a vector for each of its tokens
+// (attend/late_interaction.h), or weights of the vocabulary's words (attend/sparse_vectors.h).
+enum class ATTEND_API VectorKind : std::uint8_t { sentence, token, sparse };
+// "sentence", "token", "sparse"
+ATTEND_API std::string_view name_of(VectorKind kind);
+
 // What a model is, as its config.json has it.
 struct ATTEND_API ModelInfo {
   std::string type;  // its model_type: "bert", "qwen2", ...
@@ -75,11 +81,12 @@ struct ATTEND_API ModelInfo {
   // A task's layers behind the model: "SequenceClassification", "MaskedLM", ..., as config.json's architectures have
   // it, else what its tensors' names begin with, "classifier"; empty: there are none. Without a task they are left out.
   std::string head = {};
-  std::optional<ModelTask> task = {};          // what they answer
-  std::vector<std::string> labels = {};        // of classify and tag, as id2label has them
+  std::optional<ModelTask> task = {};    // what they answer
+  std::vector<std::string> labels = {};  // of classify and tag, as id2label has them
+  VectorKind vectors = VectorKind::sentence;
   bool embeds = true;                          // whether embed() can make what the folder says its embeddings are
-  std::int64_t vector_size = 0;                // of embed()'s vectors; 0: it makes none
-  std::int64_t max_seq_length = 0;             // tokens of a sentence that embed() takes, at most
+  std::int64_t vector_size = 0;                // numbers of a vector; 0: it makes none
+  std::int64_t max_seq_length = 0;             // tokens of a sentence, or of a document, at most
   std::map<std::string, std::string> prompts;  // what may stand before each sentence, by names that embed() takes
   // Whether it answers with a next token.
   bool decoder() const;

@@ -146,7 +146,7 @@ ATTEND_API std::string png_head_grid(const HeadGrid& grid);
 
 // Two columns of tokens, and a line from each query to each of its top keys, the denser the larger the weight. Of many
 // lines the strongest are drawn, and of many tokens those that have a line, with their indices; the note below says how
-// much of the attention that is.
+// much of the attention that is, where weights are shares of it.
 struct ATTEND_API TokenLinks {
   FieldView top_keys = {};                // [Tq,k], i64: keys of each query; -1 for none
   FieldView top_weights = {};             // [Tq,k], floating point
@@ -161,6 +161,7 @@ struct ATTEND_API TokenLinks {
   double low = 0;
   double high = 0;
   PictureScale scale = PictureScale::linear;
+  bool are_shares = true;  // false: weights are numbers of another kind
 };
 // Throws bad_shape for arrays that are not both [Tq,k] or are empty and for tokens that do not fit, bad_dtype for other
 // dtypes, bad_value for a key below -1 or beyond the tokens and for a diverging scale, and else as svg_heat_map does.

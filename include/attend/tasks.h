@@ -68,7 +68,7 @@ ATTEND_API Classification classify(const Model& model, std::span<const TaskText>
                                    const ClassifyOptions& options = {});
 
 struct ATTEND_API RankOptions : TaskOptions {
-  // None: as CrossEncoder has it: the folder's activation_fn, else sigmoid.
+  // None: as CrossEncoder has it: the folder's activation_fn, else sigmoid. Of token vectors: ScoreFunction::none.
   std::optional<ScoreFunction> function = {};
   std::optional<std::int64_t> count = {};  // so many of the best; none: all
   // What stands before the query; none: the folder's default prompt, if it has one.
@@ -83,7 +83,8 @@ struct ATTEND_API Ranking {
   ScoreFunction function = ScoreFunction::sigmoid;
   std::int64_t cut = 0;  // how many pairs were longer
 };
-// Throws bad_value for a model of more labels than one, which classify() takes pairs for.
+// By a head of one label, or by MaxSim where the model has a vector for each token (attend/late_interaction.h). Throws
+// bad_value for a model of more labels than one, which classify() takes pairs for.
 ATTEND_API Ranking rank(const Model& model, std::string_view query, std::span<const std::string_view> passages,
                         const RankOptions& options = {});
 ATTEND_API Ranking rank(const Model& model, std::string_view query, std::span<const std::string> passages,

@@ -39,6 +39,7 @@ from ._core import (
     SparseAutoencoder,
     Steering,
     Tokenizer,
+    TokenVectorFile,
     Trace,
     VectorFile,
     WithoutSink,
@@ -56,6 +57,7 @@ from ._core import (
     head_grid,
     head_scores,
     key_sizes,
+    max_sim,
     merge,
     num_threads,
     picture,
@@ -72,6 +74,7 @@ from ._features import Features
 from ._gradient import Gradient
 from ._recording import RecordedLayer, Recording
 from ._tasks import Classification, Filling, Ranked, Tag, Tagged
+from ._token_vectors import NearText, SparseVector, TokenMatch, TokenVectors
 from ._vectors import Near
 
 __version__ = _version("attend-cpu")
@@ -96,15 +99,20 @@ __all__ = [
     "ModelCache",
     "ModelInfo",
     "Near",
+    "NearText",
     "Page",
     "Picture",
     "Ranked",
     "RecordedLayer",
     "Recording",
     "SparseAutoencoder",
+    "SparseVector",
     "Steering",
     "Tag",
     "Tagged",
+    "TokenMatch",
+    "TokenVectorFile",
+    "TokenVectors",
     "Tokenizer",
     "Trace",
     "VectorFile",
@@ -123,6 +131,7 @@ __all__ = [
     "head_grid",
     "head_scores",
     "key_sizes",
+    "max_sim",
     "merge",
     "num_threads",
     "onnx",

@@ -23,6 +23,7 @@ void bind_model(nanobind::module_& module);
 void bind_quantize(nanobind::module_& module);
 void bind_ring(nanobind::module_& module);
 void bind_threads(nanobind::module_& module);
+void bind_token_vectors(nanobind::module_& module);
 void bind_vectors(nanobind::module_& module);
 
 }  // namespace attend::python

@@ -325,6 +325,7 @@ void bind_model(nb::module_& m) {
   bind_model_forward(model);
   bind_model_embed(model);
   bind_model_tasks(model);
+  bind_model_vectors(model);
   bind_model_generate(model);
   bind_model_record(model);
   bind_steering(m, model);

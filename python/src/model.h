@@ -180,6 +180,7 @@ void bind_model_info(nb::module_& module);
 void bind_model_cache(nb::module_& module, nb::class_<Loaded>& model);
 void bind_model_embed(nb::class_<Loaded>& model);
 void bind_model_tasks(nb::class_<Loaded>& model);
+void bind_model_vectors(nb::class_<Loaded>& model);
 void bind_model_forward(nb::class_<Loaded>& model);
 void bind_model_generate(nb::class_<Loaded>& model);
 void bind_model_record(nb::class_<Loaded>& model);

@@ -81,8 +81,14 @@ void bind_model_info(nb::module_& m) {
           nb::sig("def task(self) -> Literal['classify', 'tag', 'fill'] | None"),
           "what the head answers: the method of that name; or None")
       .def_ro("labels", &ModelInfo::labels, "of classify() and tag(), as id2label has them")
+      .def_prop_ro(
+          "vectors", [](const ModelInfo& self) { return nb::str(name_of(self.vectors).data()); },
+          nb::sig("def vectors(self) -> Literal['sentence', 'token', 'sparse']"),
+          "what a text becomes: \"sentence\", a vector (embed()); \"token\", one for each token (embed_tokens()); "
+          "\"sparse\", weights "
+          "of words (embed_sparse())")
       .def_ro("embeds", &ModelInfo::embeds, "whether embed() can make what the folder says its embeddings are")
-      .def_ro("vector_size", &ModelInfo::vector_size, "V, of embed()'s vectors; 0: it makes none")
+      .def_ro("vector_size", &ModelInfo::vector_size, "V, numbers of a vector; 0: it makes none")
       .def_ro("max_seq_length", &ModelInfo::max_seq_length, "tokens of a sentence that embed() takes, at most")
       .def_ro("prompts", &ModelInfo::prompts, "what may stand before each sentence, by names that embed() takes")
       .def("__repr__", [](const ModelInfo& self) {

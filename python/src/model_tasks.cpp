@@ -13,36 +13,14 @@
 #include "model.h"
 #include "progress.h"
 #include "text.h"
+#include "texts.h"
 
 namespace attend::python {
 
 namespace {
 
-constexpr const char* one_text = "a text (str, of Unicode)";
-
 nb::object made(const char* name) {
   return nb::module_::import_("attend._tasks").attr(name);
-}
-
-std::string read_text(const char* function, const std::string& place, nb::handle given, const char* expected) {
-  std::string text;
-  if (nb::isinstance<nb::str>(given) && nb::try_cast(given, text)) return text;
-  refuse(function, place, expected, given);
-}
-
-// A list, a tuple or what else can be gone through once, but for what has no order.
-nb::list read_all(const char* function, const std::string& name, nb::handle given, const char* expected) {
-  if (nb::isinstance<nb::str>(given) || nb::isinstance<nb::bytes>(given) || PyAnySet_Check(given.ptr()) ||
-      nb::isinstance<nb::dict>(given) || !nb::hasattr(given, "__iter__"))
-    refuse(function, name, expected, given);
-  return nb::list(given);
-}
-
-std::vector<std::string> read_list_of_texts(const char* function, const std::string& name, nb::handle given) {
-  std::vector<std::string> texts;
-  for (const nb::handle each : read_all(function, name, given, "a list of texts (str)"))
-    texts.push_back(read_text(function, name + "[" + std::to_string(texts.size()) + "]", each, one_text));
-  return texts;
 }
 
 // A text, or a pair in a tuple; or a list of these.
@@ -67,13 +45,12 @@ struct GivenTexts {
   static bool is_pair(nb::handle given) { return nb::isinstance<nb::tuple>(given) && nb::len(given) == 2; }
   void add(const char* function, const std::string& place, nb::handle given) {
     if (nb::isinstance<nb::str>(given)) {
-      held.emplace_back(read_text(function, place, given, one_text), std::nullopt);
+      held.emplace_back(read_text(function, place, given), std::nullopt);
       return;
     }
     if (!is_pair(given) && !(nb::isinstance<nb::list>(given) && nb::len(given) == 2))
       refuse(function, place, "a text, or a pair of texts", given);
-    held.emplace_back(read_text(function, place + "[0]", given[0], one_text),
-                      read_text(function, place + "[1]", given[1], one_text));
+    held.emplace_back(read_text(function, place + "[0]", given[0]), read_text(function, place + "[1]", given[1]));
   }
 };
 
@@ -104,10 +81,6 @@ nb::tuple labels_of(const Loaded& self) {
   return nb::tuple(labels);
 }
 
-nb::str name_text(std::string_view name) {
-  return nb::str(name.data(), name.size());
-}
-
 nb::object classify_(const Loaded& self, nb::handle texts, nb::handle function, nb::handle max_tokens, bool truncate,
                      nb::handle progress) {
   constexpr const char* name = "Model.classify";
@@ -119,18 +92,19 @@ nb::object classify_(const Loaded& self, nb::handle texts, nb::handle function, 
   options.progress = shown.tell();
   Classification found = call(name, [&] { return classify(self.model, given.texts, options); });
   return made("Classification")(labels_of(self), to_python({}, std::move(found.logits)),
-                                to_python({}, std::move(found.scores)), name_text(name_of(found.function)), found.cut);
+                                to_python({}, std::move(found.scores)), text_object(name_of(found.function)),
+                                found.cut);
 }
 
 nb::object rank_(const Loaded& self, nb::handle query, nb::handle passages, nb::handle count, nb::handle function,
                  nb::handle prompt, nb::handle max_tokens, nb::handle progress) {
   constexpr const char* name = "Model.rank";
-  const std::string asked = read_text(name, "query", query, one_text);
+  const std::string asked = read_text(name, "query", query);
   const std::vector<std::string> given = read_list_of_texts(name, "passages", passages);
   RankOptions options;
   options.function = read_function(name, function);
   options.count = read_count(name, "count", count), options.max_tokens = read_count(name, "max_tokens", max_tokens);
-  if (!prompt.is_none()) options.prompt = read_text(name, "prompt", prompt, one_text);
+  if (!prompt.is_none()) options.prompt = read_text(name, "prompt", prompt);
   const Shown shown(name, progress, given.size());
   options.progress = shown.tell();
   const Ranking found = call(name, [&] { return rank(self.model, asked, given, options); });
@@ -143,11 +117,6 @@ nb::object rank_(const Loaded& self, nb::handle query, nb::handle passages, nb::
   return all;
 }
 
-// Where in the text, counted in characters, as Python's str does.
-std::int64_t characters(std::string_view text) {
-  return std::ranges::count_if(text, [](char byte) { return (static_cast<unsigned char>(byte) & 0xc0) != 0x80; });
-}
-
 nb::object python_tagged(const Loaded& self, std::string_view text, Tagged found) {
   const nb::object tag_class = made("Tag");
   nb::list tags;
@@ -156,7 +125,7 @@ nb::object python_tagged(const Loaded& self, std::string_view text, Tagged found
                size = static_cast<std::size_t>(each.span.end) - begin;
     const std::int64_t start = characters(text.substr(0, begin));
     const std::string_view span = text.substr(begin, size);
-    tags.append(tag_class(name_text(each.label), each.score, start, start + characters(span), name_text(span)));
+    tags.append(tag_class(text_object(each.label), each.score, start, start + characters(span), text_object(span)));
   }
   return made("Tagged")(tags, nb::cast(std::move(found.tokens)), to_python({}, std::move(found.scores)),
                         labels_of(self), found.cut);
@@ -165,9 +134,7 @@ nb::object python_tagged(const Loaded& self, std::string_view text, Tagged found
 nb::object tag_(const Loaded& self, nb::handle texts, nb::handle aggregation, nb::handle without, nb::handle max_tokens,
                 bool truncate, nb::handle progress) {
   constexpr const char* name = "Model.tag";
-  const bool single = nb::isinstance<nb::str>(texts);
-  const std::vector<std::string> given =
-      single ? std::vector{read_text(name, "texts", texts, one_text)} : read_list_of_texts(name, "texts", texts);
+  const auto [given, single] = read_text_or_texts(name, "texts", texts);
   TagOptions options;
   options.aggregation = read_named<Aggregation>(name, "aggregation", aggregation, aggregations());
   options.without = read_list_of_texts(name, "without", without);
@@ -182,7 +149,7 @@ nb::object tag_(const Loaded& self, nb::handle texts, nb::handle aggregation, nb
 
 nb::object fill_(const Loaded& self, nb::handle text, nb::handle count) {
   constexpr const char* name = "Model.fill";
-  const std::string given = read_text(name, "text", text, one_text);
+  const std::string given = read_text(name, "text", text);
   const auto most = expect<std::int64_t>(name, "count", whole_number, count);
   const auto found = call(name, [&] { return fill(self.model, given, most); });
   const nb::object filling = made("Filling");
@@ -190,7 +157,7 @@ nb::object fill_(const Loaded& self, nb::handle text, nb::handle count) {
   for (const std::vector<Filling>& each : found) {
     nb::list words;
     for (const Filling& word : each)
-      words.append(filling(name_text(word.token), word.probability, word.id, name_text(word.text)));
+      words.append(filling(text_object(word.token), word.probability, word.id, text_object(word.text)));
     masks.append(words);
   }
   return masks;
@@ -265,6 +232,7 @@ void bind_model_tasks(nb::class_<Loaded>& model) {
                     "def tag(self, texts: str, aggregation: Literal['none', 'simple', 'first', 'max', 'average'] = "
                     "'simple', without: Iterable[str] = ('O',), max_tokens: int | None = None, truncate: bool = True, "
                     "progress: bool | Callable[[float], object] | None = None) -> attend.Tagged: ...\n"
+                    "@overload\n"
                     "def tag(self, texts: Iterable[str], aggregation: Literal['none', 'simple', 'first', 'max', "
                     "'average'] = 'simple', without: Iterable[str] = ('O',), max_tokens: int | None = None, truncate: "
                     "bool = True, progress: bool | Callable[[float], object] | None = None) -> list[attend.Tagged]"),

@@ -70,6 +70,7 @@ NB_MODULE(_core, m) {
   attend::python::bind_ring(m);
   attend::python::bind_threads(m);
   attend::python::bind_vectors(m);
+  attend::python::bind_token_vectors(m);
   m.attr("_tensor_keywords") = attend::python::tensor_keywords();
   m.attr("_number_keywords") = attend::python::number_keywords();
 }

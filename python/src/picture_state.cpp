@@ -43,7 +43,7 @@ void each_field(auto& with, Of<HeadGrid> auto& x) {
 
 void each_field(auto& with, Of<TokenLinks> auto& x) {
   with(x.top_keys, x.top_weights, x.queries, x.keys, x.first_query, x.title, x.caption, x.row_axis, x.column_axis,
-       x.low, x.high, x.scale);
+       x.low, x.high, x.scale, x.are_shares);
 }
 
 void each_field(auto& with, Of<LayeredGraph> auto& x) {

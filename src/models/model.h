@@ -17,6 +17,8 @@
 #include "models/families/t5.h"
 #include "models/own_tokenizer.h"
 #include "models/sentences/modules.h"
+#include "models/sentences/sparse_pooling.h"
+#include "models/sentences/token_rules.h"
 #include "models/tasks/head.h"
 
 namespace attend::inline v0 {
@@ -46,7 +48,9 @@ struct Model::Parts {
   std::shared_ptr<const models::TaskTexts> texts = {};  // of a model with a head; null: they can't be read, which says
   std::optional<Error> texts_error = {};
   std::optional<models::SentenceModules> sentences = {};
-  std::optional<Error> pooling = {};  // what embed() fails with, where these can't be read
+  std::optional<models::TokenRules> tokens = {};     // of VectorKind::token
+  std::optional<models::SparsePooling> sparse = {};  // of a head for masked words, unless its vectors are others
+  std::optional<Error> pooling = {};  // what making vectors fails with, where what says how can't be read
   std::unique_ptr<const models::OwnTokenizer> tokenizer = {}, of_sentences = {};  // of sentences: where that is another
   std::unique_ptr<const models::OwnTokenizer> of_texts = {};                      // of a task's texts, likewise
 };

@@ -169,6 +169,41 @@ void refuse_sentences(Model::Parts& parts, const Error& why) {
   parts.info.embeds = false;
 }
 
+// Of a folder of token vectors embed() fails, and says what makes them.
+void read_tokens(const std::filesystem::path& path, const Member& config, Model::Parts& parts) {
+  ModelInfo& info = parts.info;
+  info.vectors = VectorKind::token;
+  refuse_sentences(parts,
+                   Error(ErrorCode::bad_value, "Model.embed",
+                         "the model has a vector for each token: embed_tokens() gives them, and rank() reads them"));
+  try {
+    models::TokenRules rules = models::read_token_rules(path, config, hidden_size(parts), info.longest);
+    info.vector_size = rules.vector_size;
+    info.max_seq_length = rules.texts.max_tokens;
+    info.prompts = rules.texts.prompts;
+    parts.tokens = std::move(rules);
+  } catch (const Error& error) {
+    parts.pooling = error;
+  }
+}
+
+// The same of sparse ones.
+void read_sparse(const std::filesystem::path& path, Model::Parts& parts) {
+  ModelInfo& info = parts.info;
+  info.vectors = VectorKind::sparse;
+  refuse_sentences(
+      parts, Error(ErrorCode::bad_value, "Model.embed", "the model gives weights to words: embed_sparse() makes them"));
+  try {
+    parts.sparse = models::read_sparse_pooling(path);
+    if (!parts.texts) return;
+    info.vector_size = info.vocabulary;
+    info.max_seq_length = parts.texts->max_tokens;
+    info.prompts = parts.texts->prompts;
+  } catch (const Error& error) {
+    parts.pooling = error;
+  }
+}
+
 // How sentences become vectors, or why that is not known: embed() alone fails then. A task's head was trained to be
 // what reads the hidden states: that they are vectors of their own, modules.json must say.
 void read_sentences(const std::filesystem::path& path, const models::GgufFile* gguf, const Member& config, bool of_task,
@@ -196,10 +231,22 @@ void read_sentences(const std::filesystem::path& path, const models::GgufFile* g
 // How a task's texts become ids, or why that is not known.
 void read_texts(const std::filesystem::path& path, const Member& config, Model::Parts& parts) {
   try {
-    parts.texts = std::make_shared<const models::TaskTexts>(models::read_task_texts(path, config, parts.info.longest));
+    parts.texts = std::make_shared<const models::TaskTexts>(
+        models::read_task_texts(path, config, parts.head->task, parts.info.longest));
   } catch (const Error& error) {
     parts.texts_error = error;
   }
+}
+
+void read_vectors(const std::filesystem::path& path, const models::GgufFile* gguf, const Member& config, bool of_task,
+                  Model::Parts& parts) {
+  const VectorKind kind = gguf ? VectorKind::sentence : models::vector_kind(path, config);
+  if (kind == VectorKind::token) return read_tokens(path, config, parts);
+  if (kind == VectorKind::sparse) return read_sparse(path, parts);
+  read_sentences(path, gguf, config, of_task, parts);
+  // As SparseEncoder of sentence-transformers takes a model of which no such file speaks.
+  const bool fills = parts.head && parts.head->task == ModelTask::fill;
+  if (fills && !is_there(path / "modules.json")) parts.sparse.emplace();
 }
 
 // What the tensors say of a model, once they are loaded.
@@ -250,6 +297,7 @@ Model Model::load(const std::filesystem::path& name, const ModelOptions& options
   const char* prefix = prefix_in(file.weights, type);
   Loading loading(std::move(file.weights), prefix, options.dtype ? options.dtype : models::said_dtype(config),
                   options.dtype.has_value());
+  if (models::has_own_projection(said)) loading.ignore_beginning("linear.");
   Reader reader(loading, config);
   Family family = reader.read(type.family);
   ModelInfo info = std::visit([](const auto& of) { return of.info(); }, family);
@@ -261,12 +309,13 @@ Model Model::load(const std::filesystem::path& name, const ModelOptions& options
   if (file.gguf && info.decoder()) models::read_own_generation(*file.gguf, info);
   auto parts = std::make_shared<Parts>(Parts{
       .kept = loading.keep(), .family = std::move(family), .info = std::move(info), .head = std::move(reader.head())});
-  read_sentences(path, file.gguf ? &*file.gguf : nullptr, said, (head && head->of_task) || is_task(parts->info),
-                 *parts);
   if (parts->head) read_texts(path, config, *parts);
+  read_vectors(path, file.gguf ? &*file.gguf : nullptr, said, (head && head->of_task) || is_task(parts->info), *parts);
   parts->tokenizer = std::make_unique<models::OwnTokenizer>(inside, false);
-  if (parts->sentences && parts->sentences->texts.lower_case)
-    parts->of_sentences = std::make_unique<models::OwnTokenizer>(inside, true);
+  const models::TextRules* of_vectors = parts->sentences ? &parts->sentences->texts
+                                        : parts->tokens  ? &parts->tokens->texts
+                                                         : nullptr;
+  if (of_vectors && of_vectors->lower_case) parts->of_sentences = std::make_unique<models::OwnTokenizer>(inside, true);
   if (parts->texts && parts->texts->lower_case) parts->of_texts = std::make_unique<models::OwnTokenizer>(inside, true);
   return Model(std::move(parts));
 }

@@ -73,6 +73,12 @@ std::string_view name_of(ModelFamily family) {
   return row_of(family).name;
 }
 
+std::string_view name_of(VectorKind kind) {
+  constexpr std::string_view names[] = {"sentence", "token", "sparse"};
+  if (const auto n = static_cast<std::size_t>(kind); n < std::size(names)) return names[n];
+  fail(ErrorCode::bad_value, "name_of", "there is no kind of vectors {}", static_cast<int>(kind));
+}
+
 std::string_view name_of(ModelTask task) {
   constexpr std::string_view names[] = {"classify", "tag", "fill"};
   if (const auto n = static_cast<std::size_t>(task); n < std::size(names)) return names[n];

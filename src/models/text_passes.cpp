@@ -67,23 +67,31 @@ class Window {
       if (each) std::rethrow_exception(each);
   }
 
-  // The longest first, so many that a pass is full, or that each thread has one.
+  // The longest first, so many that a pass is full, or that each thread has one. Of one pass all have as many ids that
+  // are not seen: these are told by their positions.
   std::vector<std::vector<std::size_t>> packed(int threads) const {
     std::vector<std::size_t> order(texts_.size());
     std::iota(order.begin(), order.end(), 0);
     const auto length = [&](std::size_t n) { return std::ssize(texts_[n].ids); };
-    std::ranges::stable_sort(order, std::greater(), length);
+    std::ranges::stable_sort(order, std::greater(),
+                             [&](std::size_t n) { return std::pair(length(n), texts_[n].unseen); });
     std::int64_t all = 0;
     for (const std::size_t n : order) all += length(n);
     const std::int64_t most = std::clamp(all / threads, pass_tokens / 4, pass_tokens);
     std::vector<std::vector<std::size_t>> packed;
     std::int64_t tokens = most;
     for (const std::size_t n : order) {
-      if (tokens + length(n) > most || packed.empty()) packed.emplace_back(), tokens = 0;
+      const bool joins = !packed.empty() && tokens + length(n) <= most && shares_unseen(packed.back().front(), n);
+      if (!joins) packed.emplace_back(), tokens = 0;
       packed.back().push_back(n);
       tokens += length(n);
     }
     return packed;
+  }
+
+  bool shares_unseen(std::size_t a, std::size_t b) const {
+    const TextTokens &x = texts_[a], &y = texts_[b];
+    return x.unseen == y.unseen && (x.unseen == 0 || x.ids.size() == y.ids.size());
   }
 
   void compute(std::size_t begin) {
@@ -113,16 +121,20 @@ class Window {
       texts.push_back(begin + n);
     }
     if (model_.info().decoder() || std::ranges::count(types, 0) == std::ssize(types)) types.clear();
-    const Tensor hidden = hidden_of(ids, starts, types);
+    std::vector<Knockout> knockouts;
+    const TextTokens& any = texts_[pass.front()];
+    if (any.unseen > 0) knockouts.emplace_back();
+    for (std::int64_t n = 0; n < any.unseen; ++n) knockouts[0].keys.push_back(-1 - n);
+    const Tensor hidden = hidden_of(ids, starts, types, knockouts);
     passes_.use({hidden, texts, ids, starts});
   }
 
   // A text without tokens, as a static table may be given one, has no row.
   Tensor hidden_of(const std::vector<std::int64_t>& ids, std::vector<std::int64_t> starts,
-                   const std::vector<std::int64_t>& types) const {
+                   const std::vector<std::int64_t>& types, const std::vector<Knockout>& knockouts) const {
     if (ids.empty()) return Tensor({0, model_.info().embedding_size});
     starts.erase(std::ranges::unique(starts).begin(), starts.end());
-    return ModelAccess::forward(model_, ids, {.starts = starts, .types = types}, nullptr);
+    return ModelAccess::forward(model_, ids, {.starts = starts, .types = types, .knockouts = knockouts}, nullptr);
   }
 
   const Model& model_;

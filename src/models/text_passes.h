@@ -13,6 +13,7 @@ namespace attend::inline v0::models {
 struct TextTokens {
   std::vector<std::int64_t> ids, types;
   bool cut = false;
+  std::int64_t unseen = 0;  // so many of the last ids no token sees
 };
 // At most so many tokens, of which those that the tokenizer adds are kept. begin: the beginning is cut, instead of the
 // end. Of a pair the longer text is cut first, and then both (the "longest first" of `tokenizers`).

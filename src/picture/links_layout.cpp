@@ -52,6 +52,7 @@ class LinksComposer {
     out_.title = one_line(links.title, place_.in("title"));
     out_.caption = one_line(links.caption, place_.in("caption"));
     check(links);
+    are_shares_ = links.are_shares;
     read(links);
     arrange();
     paint();
@@ -170,13 +171,14 @@ class LinksComposer {
     for (const Link& link : links_) sum += link.weight;
     const double share = sum / static_cast<double>(std::max<std::size_t>(1, seeing.size()));
     // Sums beyond 1 are of something else than one head's weights.
-    const bool known = share > 0 && share < 1.0005;
+    const bool known = are_shares_ && share > 0 && share < 1.0005;
     const std::string percent = fmt::format("{:.0f} %", 100 * share);
     if (links_.size() < all.size()) {
       return ascii(
           fmt::format("The {} strongest of {} lines{}.", links_.size(), all.size(),
                       known ? fmt::format(": these show {} of the attention of {} queries", percent, queries) : ""));
     }
+    if (!are_shares_ && top == 1) return {};
     const std::string which = top == 1 ? "The largest weight" : fmt::format("The {} largest weights", top);
     return ascii(fmt::format("{} of each query{}.", which,
                              known ? fmt::format(": {} of its attention, on average", percent) : ""));
@@ -245,6 +247,7 @@ class LinksComposer {
   double pitch_ = 22, token_size_ = 14, between_ = 200, line_width_ = 2;
   Column queries_, keys_;
   std::u32string note_;
+  bool are_shares_ = true;
   double head_ = 0;  // above the tokens
   double bar_height_ = 0;
   Rect content_;

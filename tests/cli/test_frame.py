@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-COMMANDS = ["explain", "run", "plan", "inspect", "picture", "show", "model", "embed", "near", "rank", "classify", "tag", "quantize",
-            "steer", "lens", "class", "completion", "help"]
+COMMANDS = ["explain", "run", "plan", "inspect", "picture", "show", "model", "embed", "near", "rank", "match", "classify", "tag",
+            "quantize", "steer", "lens", "class", "completion", "help"]
 
 
 def attend(command, *arguments, **options):

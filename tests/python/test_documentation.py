@@ -38,7 +38,7 @@ def test_every_module_is_explained(module):
     attend.AttentionGradients, attend.AttentionPlan, attend.AttentionSteps, attend.AttentionSummary, attend.HeadScores,
     attend.KvCache, attend.Generator, attend.Model, attend.ModelCache, attend.ModelInfo, attend.Picture,
     attend.SparseAutoencoder, attend.Trace,
-    attend.VectorFile, attend.WithoutSink,
+    attend.TokenVectorFile, attend.VectorFile, attend.WithoutSink,
 ])
 def test_every_member_is_explained(kind):
     plain = {"work_items", "title", "batch", "heads", "d_k", "d_v", "dtype", "ids", "tokens_2", "ids_2"}
@@ -159,6 +159,13 @@ assert_type(autoencoder.encode(t), Tensor)
 assert_type(autoencoder.edit(model.features([1], autoencoder), 3, scale=2.0), attend.Edit)
 assert_type(attend.VectorFile("v.npy").nearest(a, k=3), list[attend.Near])
 row, similarity = attend.VectorFile("v.npy").nearest(a)[0]
+assert_type(attend.TokenVectorFile("v.npy").nearest(a, k=3), list[attend.NearText])
+asked = attend.Model.load("folder").embed_tokens("a cat", role="query")
+assert_type(asked.match(attend.Model.load("folder").embed_tokens(["a"])[0]), attend.TokenMatch)
+assert_type(attend.Model.load("folder").embed_sparse(["a cat"])[0].top(2), list[tuple[str, float]])
+assert_type(attend.max_sim(a, a)[0], float)
+assert_type(attend.Model.load("folder").tag("a cat"), attend.Tagged)
+assert_type(attend.Model.load("folder").tag(["a cat"]), list[attend.Tagged])
 assert_type(similarity, float)
 assert_type(attend.Model.load("folder").record([1], keep="qk"), attend.Recording)
 x: numpy.ndarray = attend.Generator(1).rand((2, 3))

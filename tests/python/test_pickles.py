@@ -186,9 +186,15 @@ def test_pages_and_vectors(model, tmp_path):
     assert again(vectors).nearest(vectors.rows[1], 2) == vectors.nearest(vectors.rows[1], 2)
     found = attend.Classification(("a", "b"), numpy.zeros((1, 2)), numpy.array([[0.25, 0.75]]), "softmax", 0)
     assert again(found).best() == found.best() and type(again(found)) is attend.Classification
-    for made in (attend.Ranked(1, 0.5, "a"), attend.Tag("PER", 0.5, 0, 1, "a"), attend.Filling("a", 0.5, 1, "a"),
+    for made in (attend.Ranked(1, 0.5, "a"), attend.Tag("PER", 0.5, 0, 1, "a"), attend.Filling("a", 0.5, 1, "a"), attend.NearText(1, 0.5),
                  attend.Tagged([], None, None, ("a",), False)):
         assert again(made) == made and type(again(made)) is type(made)
+    attend.TokenVectorFile.write("tokens.npy", [numpy.eye(2, 3, dtype=numpy.float32)])
+    assert again(attend.TokenVectorFile("tokens.npy"))[0].tolist() == [[1, 0, 0], [0, 1, 0]]
+    tokens = attend.TokenVectors(numpy.eye(2, 3, dtype=numpy.float32), numpy.array([1, 2]), ("a", "b"), ((0, 1), (2, 3)), False)
+    assert again(tokens).match(again(tokens)).words() == again(tokens.match(tokens)).words() == [("a", "a", 1.0), ("b", "b", 1.0)]
+    sparse = attend.SparseVector(numpy.array([1, 2]), numpy.array([0.5, 2], numpy.float32), ("a", "b"))
+    assert again(sparse).top(1) == [("b", 2.0)]
     assert again(attend.Near(1, 0.5)) == attend.Near(1, 0.5) and again(attend.Part("mlp", 1, None, None, 2.0)).layer == 1
 
 
@@ -223,9 +229,10 @@ def test_every_public_class_is_looked_at():
     """A class that is new is one of those above: without a line of its own a pickle would hold an object of nothing."""
     seen = {"Ablation", "AnswerTrace", "AttentionGradients", "AttentionPlan", "AttentionSteps", "AttentionSummary", "Attribution",
             "Average", "Circuit", "Classification", "Composition", "Edges", "Edit", "Encoding", "Features", "Filling", "Generator",
-            "Gradient", "HeadScores", "JacobianLens", "Knockout", "KvCache", "Lens", "Model", "ModelCache", "ModelInfo", "Near", "Page",
-            "Part", "Passages", "PathPatching", "Patching", "Picture", "Ranked", "RecordedLayer", "Recording", "Results", "Saliency",
-            "ScoreSplit", "SparseAutoencoder", "Steering", "Tag", "Tagged", "Tokenizer", "Trace", "TracedHead", "TracedPart",
+            "Gradient", "HeadScores", "JacobianLens", "Knockout", "KvCache", "Lens", "Model", "ModelCache", "ModelInfo", "Near", "NearText",
+            "Page", "Part", "Passages", "PathPatching", "Patching", "Picture", "Ranked", "RecordedLayer", "Recording", "Results",
+            "Saliency", "ScoreSplit", "SparseAutoencoder", "SparseVector", "Steering", "Tag", "Tagged", "TokenMatch", "TokenVectorFile",
+            "TokenVectors", "Tokenizer", "Trace", "TracedHead", "TracedPart",
             "ValueSplit", "Variants", "VectorFile", "WithoutSink"}
     assert {name for name in attend.__all__ if isinstance(getattr(attend, name), type)} == seen
 

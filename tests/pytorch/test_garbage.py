@@ -222,6 +222,33 @@ def task_calls(attend):
             "Tagged": (attend.Tagged, ([], None, None, (), False), {}), "Filling": (attend.Filling, ("a", 0.5, 1, "a"), {})}
 
 
+def vector_calls(attend, np):
+    """Vectors of tokens, and weights of words, of tiny models and of arrays."""
+    from test_token_vectors import FOLDERS, fill_folder
+    folder = pathlib.Path(tempfile.mkdtemp())
+    FOLDERS["fixed"](folder / "tokens")
+    fill_folder(folder / "words")
+    tokens, words = attend.Model.load(folder / "tokens"), attend.Model.load(folder / "words")
+    attend.TokenVectorFile.write(folder / "v.npy", [np.eye(2, 4, dtype=np.float32)] * 3)
+    file = attend.TokenVectorFile(folder / "v.npy")
+    eye = np.eye(2, 4, dtype=np.float32)
+    one = attend.TokenVectors(eye, np.array([1, 2]), ("a", "b"), ((0, 1), (2, 3)), False)
+    match, sparse = one.match(one), attend.SparseVector(np.array([1, 2]), np.array([0.5, 2], np.float32), ("a", "b"))
+    how = {"prompt": "the ", "truncate": True, "progress": lambda share: None}
+    return {"Model.embed_tokens": (tokens.embed_tokens, (["the cat", "a"], "query"), how | {"max_tokens": 9}),
+            "Model.embed_sparse": (words.embed_sparse, (["the cat", "a"],), how), "max_sim": (attend.max_sim, (eye, eye), {}),
+            "TokenVectors": (attend.TokenVectors, (eye, None, ("a", "b"), (), False), {}), "TokenVectors.match": (one.match, (one,), {}),
+            "TokenMatch": (attend.TokenMatch, tuple(match), {}), "TokenMatch.words": (match.words, (), {}),
+            "TokenMatch.picture": (match.picture, ("x",), {}), "TokenMatch._repr_html_": (match._repr_html_, (), {}),
+            "NearText": (attend.NearText, (1, 0.5), {}), "SparseVector": (attend.SparseVector, tuple(sparse), {}),
+            "SparseVector.top": (sparse.top, (1,), {}), "SparseVector.dot": (sparse.dot, (sparse,), {}),
+            "TokenVectorFile": (attend.TokenVectorFile, (folder / "v.npy",), {}),
+            "TokenVectorFile.write": (attend.TokenVectorFile.write, (folder / "w.npy", [one, eye]), {}),
+            "TokenVectorFile.nearest": (file.nearest, (one, 2), {}),
+            **{f"TokenVectorFile.{name}": (getattr(file, name), (), {}) for name in ("__len__", "__repr__")},
+            **{f"{type(made).__name__}.__repr__": (made.__repr__, (), {}) for made in (one, match, sparse, attend.NearText(1, 0.5))}}
+
+
 def steering_calls(attend, model):
     steering = model.steering([("the cat", "the mat")])
     steering.save("x.gguf")
@@ -552,6 +579,7 @@ def right_calls(np, torch):
         "Model.kept_bytes": (decoder.kept_bytes, (["z", ("mlp", 0)], 3), {}),
         "Model.weight": (decoder.weight, (decoder.weight_names[0],), {}),
         **task_calls(attend),
+        **vector_calls(attend, np),
         "Model.embed": (decoder.embed, (["the cat", "sat"], "the ", True, True, True), {"progress": lambda share: None}),
         "Model.cache": (decoder.cache, ("int8",), {}),
         "Model.generate": (decoder.generate, ([[1, 2, 3], [4]],), {"max_new_tokens": 3, "temperature": 0.5, "top_k": 5, "top_p": 0.9,
@@ -622,7 +650,8 @@ def allowed(name):
     kinds = [TypeError, ValueError, MemoryError, Strange]
     if name in ("attend.Tokenizer", "attend.Tokenizer.load", "attend.Model.load", "attend.Model.load_tokenizer", "attend.Trace.save",
                 "attend.Picture.save", "attend.Page.save", "attend.Recording.save",
-                "attend.Model.show", "attend.quantize", "attend.VectorFile", "attend.Steering.load", "attend.Steering.save",
+                "attend.Model.show", "attend.quantize", "attend.VectorFile", "attend.TokenVectorFile", "attend.TokenVectorFile.write",
+                "attend.Steering.load", "attend.Steering.save",
                 "attend.SparseAutoencoder.load", "attend.JacobianLens.load", "attend.JacobianLens.save", "attend.JacobianLens.from_torch",
                 "attend.JacobianLens.to_torch"):
         kinds.append(OSError)

@@ -1,6 +1,5 @@
 // Sentences to vectors.
 #include <algorithm>
-#include <cctype>
 #include <limits>
 
 #include "core/utf8.h"
@@ -14,20 +13,6 @@ namespace {
 using models::SentenceModules;
 
 constexpr const char* function = "Model.embed";
-
-// A word alone is a name that was mistyped: as a text it would run into the sentence.
-std::string prompt_of(const SentenceModules& modules, const std::optional<std::string>& given) {
-  if (!given) return modules.texts.default_prompt;
-  if (const auto found = modules.texts.prompts.find(*given); found != modules.texts.prompts.end()) return found->second;
-  const auto in_name = [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-'; };
-  if (given->empty() || !std::ranges::all_of(*given, in_name)) return *given;
-  std::vector<std::string> names;
-  names.reserve(modules.texts.prompts.size());
-  for (const auto& [name, text] : modules.texts.prompts) names.push_back(quote(name));
-  fail(ErrorCode::bad_value, function,
-       "prompt {} is none of the model's ({}); a text to stand before each sentence ends in a space or a mark",
-       quote(*given), fmt::join(names, ", "));
-}
 
 // How many tokens of a sentence are its prompt's: those that the tokenizer adds after it are not.
 std::int64_t length_of(const Tokenizer& tokenizer, const std::string& prompt, const SentenceModules& modules) {
@@ -67,7 +52,7 @@ class Embedder {
         tokenizer_((parts.of_sentences ? parts.of_sentences : parts.tokenizer)->get()),
         sentences_(sentences),
         options_(options),
-        prompt_(prompt_of(modules_, options.prompt)) {
+        prompt_(models::prompt_text(function, modules_.texts, options.prompt)) {
     if (!modules_.pooling.includes_prompt && !prompt_.empty())
       prompt_length_ = length_of(tokenizer_, prompt_, modules_);
     prepare_model2vec();

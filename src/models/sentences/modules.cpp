@@ -8,7 +8,7 @@
 #include "layers/rows.h"
 #include "models/config.h"
 #include "models/sentences/keys.h"
-#include "models/weights.h"
+#include "models/sentences/module_files.h"
 
 namespace attend::inline v0::models {
 
@@ -19,46 +19,6 @@ namespace fs = std::filesystem;
 constexpr const char* function = "Model.embed";
 
 constexpr std::int64_t model2vec_tokens = 512;  // of a sentence, unless StaticModel.encode() is told otherwise
-// ---- modules.json ----
-
-// The class of a module: sentence_transformers.models.Pooling, or wherever later versions have it.
-std::string class_of(const Member& module) {
-  const std::string type = module["type"].text();
-  if (!type.starts_with("sentence_transformers."))
-    fail_at(module["type"].place(), "{} is not known here; modules of sentence_transformers are", quote(type));
-  return type.substr(type.rfind('.') + 1);
-}
-
-// What is read lies in the folder: whoever wrote the file does not choose among this machine's.
-std::string path_of(const Member& module) {
-  std::string path = module["path"].text();
-  if (path == ".") path.clear();  // as model2vec writes it
-  if (path == ".." || path.find('/') != std::string::npos) module["path"].refuse("a folder's name");
-  return path;
-}
-
-// Of two modules of one name the later one counts, in the place of the first.
-std::vector<Member> modules_of(const Member& list) {
-  const std::vector<Member> all = list.list();
-  std::vector<std::size_t> counting;  // of all
-  std::map<std::string, std::size_t> places;
-  for (std::size_t n = 0; n < all.size(); ++n) {
-    const auto [place, is_new] = places.try_emplace(all[n]["name"].text(), counting.size());
-    if (is_new) counting.push_back(n);
-    counting[place->second] = n;
-  }
-  std::vector<Member> modules;
-  modules.reserve(counting.size());
-  for (const std::size_t n : counting) modules.push_back(all[n]);
-  return modules;
-}
-
-constexpr const char* vectors_only = "a module that reads and writes sentence_embedding is";
-
-void check_names(const Member& config) {
-  for (const char* key : {"module_input_name", "module_output_name"})
-    if (text_or(config, key, "sentence_embedding") != "sentence_embedding") refuse_value(config[key], vectors_only);
-}
 
 // ---- Pooling ----
 
@@ -101,72 +61,6 @@ Pooling read_pooling(const Member& config) {
   return pooling;
 }
 
-// ---- What follows it ----
-
-// A module's tensors, all of which are to be taken.
-class Tensors {
- public:
-  explicit Tensors(const fs::path& folder) : weights_(Weights::open(function, folder)) {}
-
-  View take(const char* name, const Dims& shape) {
-    const Matrix* matrix = weights_.find(name);
-    if (!matrix) fail_at(weights_.place(), "{} is missing", quote(name));
-    const View* found = &matrix->view;
-    if (found->shape() != shape)
-      fail_at(weights_.place(), "{} has shape {}, expected {}", quote(name), found->shape(), shape);
-    if (!is_floating(found->dtype())) fail_at(weights_.place(), "{} is {}", quote(name), found->dtype());
-    taken_.emplace_back(name);
-    return *found;
-  }
-  void check_all_taken() const {
-    for (const auto& [name, view] : weights_.all())
-      if (std::ranges::find(taken_, name) == taken_.end()) fail_at(weights_.place(), "{} is not known", quote(name));
-  }
-
- private:
-  Weights weights_;
-  std::vector<std::string> taken_;
-};
-
-Activation read_function(const Member& config) {
-  if (!config.given("activation_function")) return Activation::tanh;
-  const Member of = config["activation_function"];
-  const std::string name = of.text(), last = name.substr(name.rfind('.') + 1);
-  const auto found = std::ranges::find(dense_functions, last, [](const auto& each) { return each.first; });
-  if (!name.starts_with("torch.nn.") || found == std::end(dense_functions))
-    refuse_value(of, "Identity, Tanh, Sigmoid, ReLU, GELU and SiLU of torch.nn are");
-  return found->second;
-}
-
-DenseModule read_dense(const fs::path& folder, std::int64_t& size) {
-  std::optional<DenseModule> made;
-  const bool there = read_if_there(function, folder / "config.json", [&](const Member& config) {
-    check_names(config);
-    const std::int64_t in = config["in_features"].whole(1), out = config["out_features"].whole(1);
-    if (in != size) fail_at(config["in_features"].place(), "is {}, what comes has {}", in, size);
-    Tensors tensors(folder);
-    const View weight = tensors.take("linear.weight", {out, in});
-    const bool bias = truth_or(config, "bias", true);
-    made.emplace(DenseModule{
-        .linear = bias ? Linear(weight, tensors.take("linear.bias", {out})) : Linear(weight),
-        .function = read_function(config),
-        .adds_input = truth_or(config, "use_residual", false),
-    });
-    if (made->adds_input && in != out) made->residual.emplace(tensors.take("residual.weight", {out, in}));
-    tensors.check_all_taken();
-    size = out;
-  });
-  if (!there) fail_at({function, quote(folder.string())}, "config.json is missing");
-  return std::move(*made);
-}
-
-LayerNorm read_layer_norm(const fs::path& folder, std::int64_t size) {
-  Tensors tensors(folder);
-  LayerNorm norm(tensors.take("norm.weight", {size}), tensors.take("norm.bias", {size}));
-  tensors.check_all_taken();
-  return norm;
-}
-
 // Of a tokenizer.json beside a static table. Padding of model2vec's that depends on what else is embedded is left out:
 // a sentence alone has none.
 void read_static_tokenizer(const fs::path& inside, bool model2vec, SentenceModules& to) {
@@ -186,33 +80,29 @@ void read_static_tokenizer(const fs::path& inside, bool model2vec, SentenceModul
 }
 
 void read_modules(const fs::path& folder, const Member& list, std::int64_t E, SentenceModules& to) {
-  constexpr std::size_t most = 32;  // each may name the same tensors, and copies them
-  const std::vector<Member> modules = modules_of(list);
-  if (modules.size() > most) list.refuse(fmt::format("{} modules at most", most));
+  const std::vector<ModuleEntry> modules = followed_entries(list);
   for (std::size_t n = 0; n < modules.size(); ++n) {
-    const std::string name = class_of(modules[n]), path = path_of(modules[n]);
-    const auto refuse = [&](const char* expected) {
-      fail_at(modules[n]["type"].place(), "{} is not known here; {}", quote(modules[n]["type"].text()), expected);
-    };
+    const std::string name = modules[n].name(), path = modules[n].path();
     if (n == 0) {
-      if (!to.of_table && name != "Transformer") refuse("a Transformer comes first");
+      if (!to.of_table && name != "Transformer") modules[n].refuse("a Transformer comes first");
       if (!path.empty() && is_there(folder / "config.json"))
-        fail_at(modules[n]["path"].place(), "is {}, and config.json stands beside modules.json", quote(path));
+        fail_at(modules[n].said["path"].place(), "is {}, and config.json stands beside modules.json", quote(path));
     } else if (n == 1 && !to.of_table) {
-      if (name != "Pooling") refuse("a Pooling follows the Transformer");
+      if (name != "Pooling") modules[n].refuse("a Pooling follows the Transformer");
       if (!read_if_there(function, folder / path / "config.json",
                          [&](const Member& c) { to.pooling = read_pooling(c); }))
         fail_at({function, quote((folder / path / "config.json").string())}, "is missing");
       to.vector_size = std::ssize(to.pooling.modes) * E;
     } else if (name == "Dense") {
-      to.after.emplace_back(read_dense(folder / path, to.vector_size));
+      to.after.emplace_back(read_dense(folder / path, of_sentences, to.vector_size));
     } else if (name == "LayerNorm") {
       to.after.emplace_back(read_layer_norm(folder / path, to.vector_size));
     } else if (name == "Normalize") {
-      read_if_there(function, folder / path / "config.json", check_names);
+      read_if_there(function, folder / path / "config.json",
+                    [](const Member& config) { check_rows(config, of_sentences, of_sentences); });
       to.after.emplace_back(NormalizeModule{});
     } else if (name != "Dropout") {
-      refuse("after the vectors Dense, LayerNorm, Normalize and Dropout are");
+      modules[n].refuse("after the vectors Dense, LayerNorm, Normalize and Dropout are");
     }
   }
   if (modules.size() < 2 && !to.of_table) fail_at(list.place(), "no module is a Pooling");
@@ -326,7 +216,7 @@ SentenceModules plain_sentences(const Member& config, std::int64_t E, std::int64
 SentenceModules read_sentences(const fs::path& folder, const Member& config, std::int64_t E, std::int64_t longest) {
   SentenceModules made = plain_sentences(config, E, longest);
   const fs::path list = folder / "modules.json";
-  read_lengths(function, transformer_folder(folder), is_there(list), false, longest, made.texts);
+  read_lengths(function, transformer_folder(folder), is_there(list), Gives::hidden_states, longest, made.texts);
   if (is_there(list)) {
     const JsonFile modules = read_json(function, list);
     read_modules(folder, modules.root(), E, made);
@@ -365,8 +255,8 @@ std::string first_module(const fs::path& folder) {
   if (!is_there(folder / "modules.json")) return "";
   try {
     const JsonFile file = read_json(function, folder / "modules.json");
-    const std::vector<Member> modules = modules_of(file.root());
-    return modules.empty() ? "" : class_of(modules.front());
+    const std::vector<ModuleEntry> modules = module_entries(file.root());
+    return modules.empty() ? "" : modules.front().name();
   } catch (const Error&) {
     return "";  // whoever needs it says what is wrong
   }
@@ -375,8 +265,8 @@ std::string first_module(const fs::path& folder) {
 fs::path transformer_folder(const fs::path& folder) {
   if (is_there(folder / "config.json") || !is_there(folder / "modules.json")) return folder;
   const JsonFile file = read_json("Model.load", folder / "modules.json");
-  const std::vector<Member> modules = modules_of(file.root());
-  return modules.empty() ? folder : folder / path_of(modules.front());
+  const std::vector<ModuleEntry> modules = module_entries(file.root());
+  return modules.empty() ? folder : folder / modules.front().path();
 }
 
 }  // namespace attend::inline v0::models

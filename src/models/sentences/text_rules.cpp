@@ -1,7 +1,9 @@
 #include "models/sentences/text_rules.h"
 
 #include <algorithm>
+#include <cctype>
 #include <limits>
+#include <vector>
 
 #include "models/sentences/keys.h"
 
@@ -31,12 +33,13 @@ void read_side(const Member& from, TextRules& to) {
   to.cuts_begin = side == "left";
 }
 
-// What a Transformer of modules.json gives.
+// What its file calls it.
 struct Transformer {
   const char *task, *gives, *output;
 };
-constexpr Transformer for_vectors{"feature-extraction", "token_embeddings", "last_hidden_state"};
-constexpr Transformer for_scores{"sequence-classification", "scores", "logits"};
+constexpr Transformer transformers[] = {{"feature-extraction", "token_embeddings", "last_hidden_state"},
+                                        {"sequence-classification", "scores", "logits"},
+                                        {"fill-mask", "token_embeddings", "logits"}};
 
 // The arguments of sentence-transformers' class Transformer.
 void read_transformer(const Member& config, const Transformer& is, std::optional<std::int64_t>& length, TextRules& to) {
@@ -87,7 +90,7 @@ std::optional<std::int64_t> read_tokenizer(std::string_view function, const fs::
 
 }  // namespace
 
-void read_lengths(std::string_view function, const fs::path& folder, bool has_modules, bool for_task,
+void read_lengths(std::string_view function, const fs::path& folder, bool has_modules, Gives gives,
                   std::int64_t longest, TextRules& to) {
   std::optional<std::int64_t> length = read_tokenizer(function, folder, to);
   constexpr const char* names[] = {"bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"};
@@ -95,14 +98,14 @@ void read_lengths(std::string_view function, const fs::path& folder, bool has_mo
   for (auto name = std::begin(names); name != std::end(names) && !said; ++name) {
     read_if_there(function, folder / fmt::format("sentence_{}_config.json", *name), [&](const Member& config) {
       said = !config.value().empty();
-      read_transformer(config, for_task ? for_scores : for_vectors, length, to);
+      read_transformer(config, transformers[static_cast<std::size_t>(gives)], length, to);
     });
   }
   to.max_tokens = std::min(length.value_or(longest), longest);
 }
 
-void read_prompts(const Member& config, const char* kind, TextRules& to) {
-  only_value(config, "model_type", kind);
+void read_prompts(const Member& config, std::string_view kind, TextRules& to) {
+  only_value(config, "model_type", std::string(kind).c_str());
   if (config.given("prompts")) {
     const Member prompts = config["prompts"];
     if (!prompts.value().is_object()) prompts.refuse("an object");
@@ -113,6 +116,20 @@ void read_prompts(const Member& config, const char* kind, TextRules& to) {
   const auto found = to.prompts.find(config["default_prompt_name"].text());
   if (found == to.prompts.end()) config["default_prompt_name"].refuse("the name of one of the prompts");
   to.default_prompt = found->second;
+}
+
+// A word alone is a name that was mistyped: as a text it would run into the sentence.
+std::string prompt_text(std::string_view function, const TextRules& rules, const std::optional<std::string>& given) {
+  if (!given) return rules.default_prompt;
+  if (const auto found = rules.prompts.find(*given); found != rules.prompts.end()) return found->second;
+  const auto in_name = [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-'; };
+  if (given->empty() || !std::ranges::all_of(*given, in_name)) return *given;
+  std::vector<std::string> names;
+  names.reserve(rules.prompts.size());
+  for (const auto& [name, text] : rules.prompts) names.push_back(quote(name));
+  fail(ErrorCode::bad_value, function,
+       "prompt {} is none of the model's ({}); a text to stand before each sentence ends in a space or a mark",
+       quote(*given), fmt::join(names, ", "));
 }
 
 }  // namespace attend::inline v0::models

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -20,11 +21,15 @@ struct TextRules {
   std::string default_prompt = {};  // the text
 };
 
+// What the Transformer of a modules.json gives.
+enum class Gives : std::uint8_t { hidden_states, class_scores, word_scores };
 // Of the folder that has the tokenizer's files. has_modules: a modules.json names it, whose Transformer has a file
-// beside them. for_task: that gives a task's scores, and no hidden states. longest: tokens that the model takes.
-void read_lengths(std::string_view function, const std::filesystem::path& folder, bool has_modules, bool for_task,
+// beside them. longest: tokens that the model takes.
+void read_lengths(std::string_view function, const std::filesystem::path& folder, bool has_modules, Gives gives,
                   std::int64_t longest, TextRules& to);
-// Of config_sentence_transformers.json, of a model of that kind: "SentenceTransformer", "CrossEncoder".
-void read_prompts(const Member& config, const char* kind, TextRules& to);
+// Of config_sentence_transformers.json, of a model of that kind: "SentenceTransformer", "CrossEncoder", ...
+void read_prompts(const Member& config, std::string_view kind, TextRules& to);
+// What stands before each text: that prompt of the folder's, or that text; none: its default prompt. Throws bad_value.
+std::string prompt_text(std::string_view function, const TextRules& rules, const std::optional<std::string>& given);
 
 }  // namespace attend::inline v0::models

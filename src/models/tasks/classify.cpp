@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <utility>
 
+#include "attend/late_interaction.h"
 #include "core/message.h"
 #include "models/tasks/task_texts.h"
 
@@ -72,17 +74,59 @@ Classification classify(const Model& model, std::span<const TaskText> texts, con
   return made;
 }
 
+namespace {
+
+constexpr const char* ranking = "rank";
+
+// The best first, so many of them as asked for.
+void sort_passages(const RankOptions& options, Ranking& made) {
+  std::ranges::stable_sort(made.passages, std::greater(), &Ranked::score);
+  if (options.count) made.passages.resize(std::min(made.passages.size(), static_cast<std::size_t>(*options.count)));
+}
+
+// By MaxSim of their token vectors: a few passages' at a time, which a text's numbers are many of.
+Ranking rank_by_tokens(const Model& model, std::string_view query, std::span<const std::string_view> passages,
+                       const RankOptions& options) {
+  constexpr std::size_t together = 1024;
+  if (options.function.value_or(ScoreFunction::none) != ScoreFunction::none)
+    fail(ErrorCode::bad_value, ranking, "function is {}, expected none: the score is a sum of products",
+         name_of(*options.function));
+  TokenVectorOptions of_query{.role = TextRole::query, .prompt = options.prompt, .progress = {}};
+  TokenVectorOptions of_passages{.max_tokens = options.max_tokens, .progress = {}};
+  of_query.truncate = of_passages.truncate = options.truncate;
+  const TokenVectors asked = embed_tokens(model, query, of_query);
+  Ranking made{.passages = {}, .function = ScoreFunction::none};
+  for (std::size_t first = 0; first < passages.size(); first += together) {
+    const std::size_t count = std::min(together, passages.size() - first);
+    if (options.progress)
+      of_passages.progress = [&](double share) {
+        options.progress((double(first) + share * double(count)) / double(passages.size()));
+      };
+    for (const TokenVectors& each : embed_tokens(model, passages.subspan(first, count), of_passages)) {
+      const double none = -std::numeric_limits<double>::infinity();  // of a passage that punctuation alone is
+      const double score = each.ids.empty() ? none : max_sim(asked.vectors, each.vectors).score;
+      made.passages.push_back({std::ssize(made.passages), score});
+      made.cut += each.cut ? 1 : 0;
+    }
+  }
+  sort_passages(options, made);
+  return made;
+}
+
+}  // namespace
+
 Ranking rank(const Model& model, std::string_view query, std::span<const std::string_view> passages,
              const RankOptions& options) {
-  constexpr const char* function = "rank";
+  constexpr const char* function = ranking;
+  if (options.count && *options.count < 1)
+    fail(ErrorCode::bad_value, function, "count is {}, expected 1 or more", *options.count);
+  if (model.info().vectors == VectorKind::token) return rank_by_tokens(model, query, passages, options);
   const TaskRun run(function, "passages", model, ModelTask::classify, options);
   const std::vector<std::string>& labels = model.info().labels;
   if (labels.size() != 1)
     fail(ErrorCode::bad_value, function,
          "expected a model of one label, and this one has {} ({}): classify() takes pairs", labels.size(),
          fmt::join(std::span(labels).first(std::min<std::size_t>(labels.size(), 4)), ", "));
-  if (options.count && *options.count < 1)
-    fail(ErrorCode::bad_value, function, "count is {}, expected 1 or more", *options.count);
   Ranking made;
   made.function = options.function.value_or(run.rules().rank_function.value_or(ScoreFunction::sigmoid));
   const std::string asked = options.prompt.value_or(run.rules().default_prompt) + std::string(query);
@@ -93,8 +137,7 @@ Ranking rank(const Model& model, std::string_view query, std::span<const std::st
   made.passages.reserve(passages.size());
   for (std::int64_t n = 0; n < std::ssize(passages); ++n)
     made.passages.push_back({n, static_cast<double>(scores.data<float>()[n])});
-  std::ranges::stable_sort(made.passages, std::greater(), &Ranked::score);
-  if (options.count) made.passages.resize(std::min(made.passages.size(), static_cast<std::size_t>(*options.count)));
+  sort_passages(options, made);
   return made;
 }
 

@@ -71,7 +71,8 @@ std::span<const ScoreFunction> score_functions() {
 
 namespace models {
 
-TaskTexts read_task_texts(const fs::path& folder, const Member& config, std::int64_t longest) {
+TaskTexts read_task_texts(const fs::path& folder, const Member& config, ModelTask task, std::int64_t longest) {
+  const bool fills = task == ModelTask::fill;
   TaskTexts texts;
   const fs::path inside = transformer_folder(folder);
   texts.rank_function = read_rank_function(config);
@@ -79,9 +80,10 @@ TaskTexts read_task_texts(const fs::path& folder, const Member& config, std::int
   read_tokenizer_config({config.place(), none}, config, texts);
   read_if_there(reading, inside / "tokenizer_config.json",
                 [&](const Member& tokenizer) { read_tokenizer_config(tokenizer, config, texts); });
-  read_lengths(reading, inside, is_there(folder / "modules.json"), true, longest, texts);
+  read_lengths(reading, inside, is_there(folder / "modules.json"), fills ? Gives::word_scores : Gives::class_scores,
+               longest, texts);
   read_if_there(reading, folder / "config_sentence_transformers.json", [&](const Member& own) {
-    read_prompts(own, "CrossEncoder", texts);
+    read_prompts(own, fills ? "SparseEncoder" : "CrossEncoder", texts);
     if (own.given("activation_fn")) texts.rank_function = read_function(own["activation_fn"]);
   });
   return texts;

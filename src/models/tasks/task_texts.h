@@ -19,7 +19,8 @@ struct TaskTexts : TextRules {
 };
 // config: the model's own. longest: tokens that it takes. Throws bad_file, naming file and key, for what is not known
 // here.
-TaskTexts read_task_texts(const std::filesystem::path& folder, const Member& config, std::int64_t longest);
+TaskTexts read_task_texts(const std::filesystem::path& folder, const Member& config, ModelTask task,
+                          std::int64_t longest);
 
 // A model at work on a task's texts.
 class TaskRun {
