@@ -4,8 +4,8 @@
 // One sequence of ids [T]. Of an encoder-decoder ids are the encoder's text, and decoder_ids the decoder's so far,
 // which begins with ModelInfo::start; positions and rows are of these. Results are f32 and the same bits for any number
 // of threads. Functions throw bad_value for what Model::forward() refuses, for tokens outside the vocabulary and
-// positions outside the text; attribute(), lens() and patch() for encoders and bare decoders, which answer with no
-// token.
+// positions outside the text; attribute() but for labels, lens() and patch() for encoders and bare decoders, which
+// answer with no token.
 #pragma once
 
 #ifdef ATTEND_WITHOUT_MODELS
@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "attend/api.h"
+#include "attend/gradient.h"
 #include "attend/models.h"
 #include "attend/tensor.h"
 #include "attend/tokenizer.h"
@@ -47,14 +48,17 @@ ATTEND_API std::string to_json(const View& tensor);  // floating point or i64, o
 // ---- Why this token ----
 
 struct ATTEND_API AttributeOptions {
+  // Of logit, or of label: token and against are labels of a task's head then, as GradientOptions has them.
+  GradientOf of = GradientOf::logit;
   std::optional<std::int64_t> token = {};    // whose logit is explained; none: of the likeliest
   std::optional<std::int64_t> against = {};  // the difference to this token's logit is explained
-  std::int64_t position = -1;                // of the row whose next token it is; -1: the last
+  // Of the row whose next token it is, of label that the head reads, where it reads each by itself; -1: the last.
+  std::int64_t position = -1;
   // What a pass over ids, or over their beginning, has filled: it is not changed, and only what it lacks is computed.
   // It must hold these ids. Null: none.
   const ModelCache* cache = nullptr;
-  std::span<const std::int64_t> decoder_ids = {};
-  bool neurons = false;  // what each hidden unit of the MLPs wrote is told too
+  std::span<const std::int64_t> types = {}, decoder_ids = {};  // as ModelCall has them
+  bool neurons = false;                                        // what each hidden unit of the MLPs wrote is told too
   // What each of its features wrote is told too, of the place that it writes: a place of the stream, or what a layer's
   // attention, MLP, heads (z) or hidden units write into it.
   const SparseAutoencoder* features = nullptr;
@@ -63,15 +67,21 @@ struct ATTEND_API AttributeOptions {
 // Direct effects (Elhage et al. 2021; Wang et al. 2022): what each part of the model wrote into the stream of that row,
 // times the direction that the last norm, its divisor held, and the output layer read the logit from. What a part does
 // through later layers is theirs. heads + cross + mlps + embedding + bias + rounding = logit.
+//
+// Of a label the direction goes on through the head. Its dense layer's activation f is held as a norm's divisor is:
+// each unit counts with f(x) / x as it is there (DeepLIFT's rescale rule against 0, Shrikumar et al. 2017,
+// arXiv:1704.02685), so that the parts sum to the logit. Of a head that reads the mean of all rows they are sums over
+// these.
 struct ATTEND_API Attribution {
+  GradientOf of = GradientOf::logit;  // as given
   std::int64_t token = 0;
   std::optional<std::int64_t> against = {};
-  std::int64_t position = 0;
-  double logit = 0;         // the model's own, before a final softcap; with `against` the difference of the two
-  double capped_logit = 0;  // the same after a final softcap; without one, logit
-  Tensor heads;             // [L,H,position + 1]: of each head, by the token that it read
-  Tensor cross;             // encoder-decoders: [L,H,Tk], of each head of the cross-attention, by the encoder's token
-  Tensor mlps;              // [L]
+  std::int64_t position = 0;  // -1: of the mean of all rows
+  double logit = 0;           // the model's own, before a final softcap; with `against` the difference of the two
+  double capped_logit = 0;    // the same after a final softcap; without one, logit
+  Tensor heads;               // [L,H,position + 1], of encoders [L,H,T]: of each head, by the token that it read
+  Tensor cross;               // encoder-decoders: [L,H,Tk], of each head of the cross-attention, by the encoder's token
+  Tensor mlps;                // [L]
   // With AttributeOptions::neurons: [L,F], of each hidden unit (Geva et al. 2022, arXiv:2203.14680), and [L] of the
   // MLPs' output biases, which together are mlps.
   Tensor neurons, mlp_biases;
@@ -105,7 +115,8 @@ struct ATTEND_API AttributionPart {
 // among `bias` then. Features that are not 0 stand beside the parts that they are another account of.
 ATTEND_API std::vector<AttributionPart> strongest_parts(const Attribution& attribution, std::int64_t count);
 
-// What heads wrote together by reading each token, [position + 1]; with `cross` those of the cross-attention, [Tk].
+// What heads wrote together by reading each token, [position + 1] or [T]; with `cross` those of the cross-attention,
+// [Tk].
 ATTEND_API Tensor sums_by_token(const Attribution& attribution, bool cross = false);
 
 // ---- What the layers think ----
@@ -151,10 +162,12 @@ ATTEND_API NamedHead head_named(std::string_view name);
 ATTEND_API std::vector<Head> heads_named(std::span<const std::string> names, AttentionKind& attention);
 
 struct ATTEND_API AblateOptions {
+  GradientOf of = GradientOf::logit;         // or label, as AttributeOptions has it; of all texts the same
   std::optional<std::int64_t> token = {};    // none: see rows
   std::optional<std::int64_t> against = {};  // `logit` is the difference to this token's then
-  std::vector<std::int64_t> rows = {};       // whose answers count, rising; -1 is the last; empty: the last one's
-  std::vector<Head> heads = {};              // all of these at once; empty: each head of the model by itself
+  // Whose answers count, rising; -1 is the last; empty: the last one's. Of label of heads that read each row by itself.
+  std::vector<std::int64_t> rows = {};
+  std::vector<Head> heads = {};     // all of these at once; empty: each head of the model by itself
   Edit::Set set = Edit::Set::zero;  // what z is set to in every row: zeros, its mean over the rows, or `values`
   // Of Set::values, floating point: [L,H*Dv], as means over other texts (mean ablation), or [L,T,H*Dv], as another
   // text's z (resample ablation, Chan et al. 2022).
@@ -166,16 +179,20 @@ struct ATTEND_API AblateOptions {
   const ModelCache* cache = nullptr;
   std::function<void(double)> progress = {};  // told the share that is done, from 0 to 1; may throw
   AttentionKind attention = AttentionKind::self;
-  std::span<const std::int64_t> decoder_ids = {};
+  std::span<const std::int64_t> types = {}, decoder_ids = {};  // as ModelCall has them
 };
 
 // After less before (Michel et al. 2019), means over the rows. The token of a row is options.token; without it, where
 // `rows` are given, the one that follows in the text, else the likeliest. [L,H]; with `heads` [1].
 struct ATTEND_API Ablation {
+  GradientOf of = GradientOf::logit;  // as given
+  // Of labels that don't exclude each other, as of a single one, there is `logit` alone.
   Tensor logit, log_probability;
   Tensor kl;               // KL(before, after), nats
-  Tensor cosine_distance;  // encoders, in place of the others: 1 - cosine of the mean hidden state before and after
-  std::optional<std::int64_t> token = {};  // whose numbers these are; none: of `rows` those that follow, or an encoder
+  Tensor cosine_distance;  // encoders but for labels, in place of the others: 1 - cosine of the mean hidden state
+                           // before and after
+  // Whose numbers these are; none: of `rows` those that follow, or of labels each row's likeliest, or an encoder's.
+  std::optional<std::int64_t> token = {};
   std::optional<std::int64_t> against = {};  // as given
   std::vector<Head> heads = {};              // as given, counted from 0
   AttentionKind attention = AttentionKind::self;

@@ -35,6 +35,8 @@ struct ATTEND_API AnalysisOf {
   std::optional<std::string> title = {};  // in place of the picture's own
   // Of numbers by span, of patch() and of average(): what each span is called, in place of tokens.
   std::span<const std::string> names = {};
+  // Of label: ModelInfo::labels, which token and against are numbers of; empty: of tokens.
+  std::span<const std::string> labels = {};
 };
 
 // Functions throw bad_shape for fewer ids than the numbers are of.
@@ -53,8 +55,9 @@ ATTEND_API Picture lens_picture(const Lens& lens, std::span<const std::int64_t> 
                                 std::int64_t most = 32);
 
 // What changes without each head, [L,H]. change: "logit", "log_probability", "kl" or "cosine_distance"; empty: of
-// decoders log_probability, of encoders cosine_distance. Throws bad_value for another, and for one that it lacks;
-// bad_shape where heads were taken out together, so that there is one number.
+// decoders log_probability, of encoders cosine_distance, of labels as decoders or where there is no other logit. Throws
+// bad_value for another, and for one that it lacks; bad_shape where heads were taken out together, so that there is one
+// number.
 ATTEND_API Picture ablation_picture(const Ablation& ablation, const AnalysisOf& of, std::string_view change = "");
 
 // How much comes back with each head, [L,H], or with the stream before each layer at each token, [L+1,T]. Where the
@@ -119,7 +122,8 @@ ATTEND_API std::vector<std::string> passage_texts(const Passages& passages, cons
 ATTEND_API std::string attribution_csv(const Attribution& attribution, const AnalysisOf& of);
 // layer, position, place, id, token, log_probability
 ATTEND_API std::string lens_csv(const Lens& lens, std::span<const std::int64_t> positions, const AnalysisOf& of);
-// layer, head, name, and of decoders logit, log_probability, kl; of encoders cosine_distance. Of heads that were taken
+// layer, head, name, and of decoders and labels logit, log_probability, kl, where they are there; of encoders
+// cosine_distance. Of heads that were taken
 // out together one line, whose name has all of theirs.
 ATTEND_API std::string ablation_csv(const Ablation& ablation, const AnalysisOf& of = {});
 // text ("encoder" or "decoder"; of one text empty), position, token, value

@@ -40,7 +40,8 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const Analysed& x) {
 nb::tuple state_of(const Analysed& x) {
   const auto bytes = [](const std::string& of) { return nb::bytes(of.data(), of.size()); };  // of any encoding
   return nb::make_tuple(bytes(x.model), bytes(x.path), x.ids, x.corrupt, x.positions, x.encoder_ids, x.token, x.against,
-                        x.what, x.estimate, x.heads, static_cast<int>(x.attention), x.names, x.first_row);
+                        x.what, x.estimate, x.heads, static_cast<int>(x.attention), x.names, x.first_row, x.of_label,
+                        x.labels);
 }
 
 Analysed analysed_from(const nb::tuple& state) {
@@ -58,6 +59,7 @@ Analysed analysed_from(const nb::tuple& state) {
   x.what = nb::cast<std::string>(state[8]), x.estimate = nb::cast<bool>(state[9]);
   x.heads = nb::cast<std::vector<Head>>(state[10]), x.attention = static_cast<AttentionKind>(nb::cast<int>(state[11]));
   x.names = nb::cast<std::vector<std::string>>(state[12]), x.first_row = nb::cast<std::int64_t>(state[13]);
+  x.of_label = nb::cast<bool>(state[14]), x.labels = nb::cast<std::vector<std::string>>(state[15]);
   return x;
 }
 

@@ -30,6 +30,8 @@ struct Analysed {
   AttentionKind attention = AttentionKind::self;
   std::vector<std::string> names = {};  // of spans
   std::int64_t first_row = 0;
+  bool of_label = false;                            // token and against are of a task's head
+  std::vector<std::string> labels = {};             // which they are numbers of; empty: tokens
   std::shared_ptr<const Tokenizer> tokenizer = {};  // where it was known already
 };
 
@@ -97,7 +99,7 @@ template <class Make>
 auto with_names(const std::string& function, const Analysed& x, const Text& title, Make make) {
   return call(function.c_str(), [&] {
     const std::shared_ptr<const Tokenizer> tokenizer = tokenizer_of(x);
-    return make(AnalysisOf{x.ids, x.corrupt, x.encoder_ids, tokenizer.get(), x.model, title, x.names});
+    return make(AnalysisOf{x.ids, x.corrupt, x.encoder_ids, tokenizer.get(), x.model, title, x.names, x.labels});
   });
 }
 

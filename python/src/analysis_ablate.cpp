@@ -1,5 +1,6 @@
 // Model.ablate(), and how an Ablation is looked at.
 #include "analysis.h"
+#include "gradient.h"
 
 namespace attend::python {
 
@@ -23,14 +24,16 @@ std::vector<Head> read_heads(const char* function, nb::handle heads, AttentionKi
 
 // What one text's options point to.
 struct Given {
-  std::vector<std::int64_t> decoder_ids;
+  std::vector<std::int64_t> decoder_ids, types;
   std::optional<Array> values;
 };
 
-AblateOptions read_options(const char* function, const Loaded& self, Given& given, nb::handle token, nb::handle against,
-                           nb::handle rows, nb::handle set, nb::handle first_row) {
-  AblateOptions options{.token = self.read_token(function, "token", token),
-                        .against = self.read_token(function, "against", against),
+AblateOptions read_options(const char* function, const LogitOf& logit, Given& given, nb::handle token,
+                           nb::handle against, nb::handle rows, nb::handle set, nb::handle first_row) {
+  AblateOptions options{.of = logit.of(),
+                        .token = logit.read("token", token),
+                        .against = logit.read("against", against),
+                        .types = given.types,
                         .decoder_ids = given.decoder_ids};
   if (nb::isinstance<nb::str>(set)) {
     options.set = read_set(function, text_of(set), "'zero', 'mean' or an array");
@@ -55,12 +58,18 @@ nb::object found_of(const Ablation& found, const Analysed& context) {
                   array(found.cosine_distance));
 }
 
+Analysed analysed_as(const LogitOf& logit, Analysed of) {
+  of.labels = logit.labels(), of.of_label = logit.of() == GradientOf::label;
+  return of;
+}
+
 nb::object ablate_(const Loaded& self, nb::handle ids, nb::handle token, nb::handle against, nb::handle rows,
                    nb::handle heads, nb::handle set, nb::handle progress, const std::string& attention,
-                   nb::handle decoder_ids, nb::handle first_row, nb::handle cache) {
+                   nb::handle decoder_ids, nb::handle first_row, nb::handle cache, nb::handle of, nb::handle types) {
   constexpr const char* function = "Model.ablate";
   const std::optional<nb::list> several = read_several(ids);
   const std::size_t count = several ? nb::len(*several) : 1;
+  const LogitOf logit(function, self, of);
   const auto texts = read_texts(self, function, "ids", ids, several);
   const ReadCaches caches(function, {{"cache", cache}}, count);
   AttentionKind kind = read_attention(function, attention);
@@ -68,11 +77,12 @@ nb::object ablate_(const Loaded& self, nb::handle ids, nb::handle token, nb::han
   std::vector<Given> given(count);
   std::vector<AblateOptions> options;
   for (std::size_t n = 0; n < count; ++n) {
-    const auto each = [&](const char* name, nb::handle of, bool many = false) {
-      return several ? of_each(function, name, of, n, count, many) : nb::borrow(of);
+    const auto each = [&](const char* name, nb::handle all, bool many = false) {
+      return several ? of_each(function, name, all, n, count, many) : nb::borrow(all);
     };
     given[n].decoder_ids = Loaded::read_decoder_ids(function, each("decoder_ids", decoder_ids, true));
-    options.push_back(read_options(function, self, given[n], each("token", token), each("against", against),
+    given[n].types = read_types(function, each("types", types, true));
+    options.push_back(read_options(function, logit, given[n], each("token", token), each("against", against),
                                    each("rows", rows, true), each("set", set), each("first_row", first_row)));
     options[n].heads = chosen, options[n].attention = kind, options[n].cache = caches.of(0, n);
   }
@@ -85,7 +95,7 @@ nb::object ablate_(const Loaded& self, nb::handle ids, nb::handle token, nb::han
   });
   nb::list all;
   for (std::size_t n = 0; n < count; ++n)
-    all.append(found_of(found[n], analysed(self, texts[n], given[n].decoder_ids)));
+    all.append(found_of(found[n], analysed_as(logit, analysed(self, texts[n], given[n].decoder_ids))));
   return several ? results_of(all) : nb::object(all[0]);
 }
 
@@ -101,7 +111,10 @@ rows are of, attention says whose heads: "self", its decoder's among their own t
 taken out from that row on alone, -1 the last, and what stands before it is computed once, or taken from cache, a ModelCache
 that holds the beginning of ids. That is another question: rows before it keep what those heads wrote there. progress is called
 with the share done. A list of texts, or of lists of ids, gives attend.Results, a list of Ablation, in passes of several texts at a
-time; what else is given, but for heads, is of all texts, or a list with one of each.)";
+time; what else is given, but for heads, is of all texts, or a list with one of each.
+
+of="label": the logit of a label of the model's task, by its name or number as `token`, of encoders too, whose token_type_ids are types;
+None: the likeliest. rows are then of tag and fill. Of labels that don't exclude each other log_probability and kl are None.)";
 
 Tensor read(const Found& found, const char* field) {
   const nb::object given = found.result.attr(field);
@@ -114,7 +127,8 @@ struct AblationLook {
   Ablation x;
 
   explicit AblationLook(const Found& found)
-      : x{.logit = read(found, "logit"),
+      : x{.of = found.of.of_label ? GradientOf::label : GradientOf::logit,
+          .logit = read(found, "logit"),
           .log_probability = read(found, "log_probability"),
           .kl = read(found, "kl"),
           .cosine_distance = read(found, "cosine_distance"),
@@ -141,13 +155,15 @@ void bind_ablate(nb::module_& m, nb::class_<Loaded>& model) {
   model.def("ablate", &ablate_, nb::arg("ids"), nb::arg("token") = nb::none(), nb::arg("against") = nb::none(),
             nb::arg("rows") = nb::none(), nb::arg("heads") = nb::none(), nb::arg("set") = "zero",
             nb::arg("progress") = nb::none(), nb::arg("attention") = "self", nb::arg("decoder_ids") = nb::none(),
-            nb::arg("first_row") = nb::none(), nb::arg("cache") = nb::none(),
+            nb::arg("first_row") = nb::none(), nb::arg("cache") = nb::none(), nb::arg("of") = nb::none(),
+            nb::arg("types") = nb::none(),
             nb::sig("@overload\n"
                     "def ablate(self, ids: str | Ids, token: int | str | None = None, against: int | str | None = "
                     "None, rows: Ids | None = None, heads: Sequence[str | tuple[int, int]] | None = None, set: Array "
                     "| Literal['zero', 'mean'] = 'zero', progress: Callable[[float], object] | None = None, "
                     "attention: Literal['self', 'cross', 'encoder'] = 'self', decoder_ids: Ids | None = None, "
-                    "first_row: int | None = None, cache: ModelCache | None = None) -> attend.Ablation: ...\n"
+                    "first_row: int | None = None, cache: ModelCache | None = None, of: Literal['logit', 'label'] | "
+                    "None = None, types: Ids | None = None) -> attend.Ablation: ...\n"
                     "@overload\n"
                     "def ablate(self, ids: list[str] | tuple[str, ...] | Sequence[Sequence[int] | numpy.ndarray], "
                     "token: int | str | None | Sequence[int | str | None] = None, against: int | str | None | "
@@ -155,7 +171,8 @@ void bind_ablate(nb::module_& m, nb::class_<Loaded>& model) {
                     "| tuple[int, int]] | None = None, set: Array | Literal['zero', 'mean'] | Sequence[Array] = "
                     "'zero', progress: Callable[[float], object] | None = None, attention: Literal['self', 'cross', "
                     "'encoder'] = 'self', decoder_ids: Ids | None | Sequence[Ids] = None, first_row: int | None | "
-                    "Sequence[int | None] = None, cache: ModelCache | None | Sequence[ModelCache | None] = None) -> "
+                    "Sequence[int | None] = None, cache: ModelCache | None | Sequence[ModelCache | None] = None, of: "
+                    "Literal['logit', 'label'] | None = None, types: Sequence[Ids] | None = None) -> "
                     "attend.Results[attend.Ablation]: ...\n"
                     "def ablate(self, ids: str | Ids | Sequence[str | Ids], token: int | str | None | Sequence[int | "
                     "str | None] = None, against: int | str | None | Sequence[int | str | None] = None, rows: Ids | "
@@ -163,7 +180,8 @@ void bind_ablate(nb::module_& m, nb::class_<Loaded>& model) {
                     "Literal['zero', 'mean'] | Sequence[Array] = 'zero', progress: Callable[[float], object] | None "
                     "= None, attention: Literal['self', 'cross', 'encoder'] = 'self', decoder_ids: Ids | None | "
                     "Sequence[Ids] = None, first_row: int | None | Sequence[int | None] = None, cache: ModelCache | "
-                    "None | Sequence[ModelCache | None] = None) -> attend.Ablation | attend.Results[attend.Ablation]"),
+                    "None | Sequence[ModelCache | None] = None, of: Literal['logit', 'label'] | None = None, types: "
+                    "Ids | Sequence[Ids] | None = None) -> attend.Ablation | attend.Results[attend.Ablation]"),
             ablate_doc);
 }
 

@@ -1,17 +1,19 @@
 // Model.attribute(), and Attribution.
 #include "analysis.h"
 #include "attend/features.h"
+#include "gradient.h"
 
 namespace attend::python {
 
 namespace {
 
 struct Explained : Attribution {
-  Analysed of = {};
+  Analysed context = {};
 };
 
 Attribution copy_of(const Attribution& x) {
-  return {.token = x.token,
+  return {.of = x.of,
+          .token = x.token,
           .against = x.against,
           .position = x.position,
           .logit = x.logit,
@@ -48,7 +50,7 @@ nb::list top(const Explained& self, std::int64_t n) {
   const auto number = [](std::int64_t of) { return of < 0 ? nb::object(nb::none()) : nb::object(nb::int_(of)); };
   const auto parts = call("Attribution.top", [&] { return strongest_parts(self, n); });
   std::vector<PartWords> words;
-  with_names("Attribution.top", self.of, {}, [&](const AnalysisOf& of) {
+  with_names("Attribution.top", self.context, {}, [&](const AnalysisOf& of) {
     for (const AttributionPart& each : parts) words.push_back(words_of(each, of));
   });
   for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -62,40 +64,59 @@ nb::list top(const Explained& self, std::int64_t n) {
 }
 
 Drawn picture(const Explained& self, const Text& title) {
-  return with_names("Attribution.picture", self.of, title,
+  return with_names("Attribution.picture", self.context, title,
                     [&](const AnalysisOf& of) { return drawn(attribution_picture(self, of)); });
 }
 
 std::string to_csv(const Explained& self) {
-  return with_names("Attribution.to_csv", self.of, {}, [&](const AnalysisOf& of) { return attribution_csv(self, of); });
+  return with_names("Attribution.to_csv", self.context, {},
+                    [&](const AnalysisOf& of) { return attribution_csv(self, of); });
 }
 
-nb::object attribute_several(const Loaded& self, const nb::list& texts, nb::handle token, nb::handle against,
-                             nb::handle position, nb::handle cache, nb::handle decoder_ids, bool neurons,
-                             const SparseAutoencoder* features) {
+// Of each text, or of all the same.
+struct Question {
+  nb::handle token, against, position, cache, decoder_ids, of, types;
+  bool neurons = false;
+  const SparseAutoencoder* features = nullptr;
+};
+
+std::vector<Explained> attribute_texts(const Loaded& self, nb::handle texts, const std::optional<nb::list>& several,
+                                       const Question& asked) {
   constexpr const char* function = "Model.attribute";
-  const std::size_t count = nb::len(texts);
-  const auto ids = read_texts(self, function, "ids", texts, texts);
-  const ReadCaches caches(function, {{"cache", cache}}, count);
-  std::vector<std::vector<std::int64_t>> decoder;
+  const std::size_t count = several ? nb::len(*several) : 1;
+  const LogitOf logit(function, self, asked.of);
+  const auto ids = read_texts(self, function, "ids", texts, several);
+  const ReadCaches caches(function, {{"cache", asked.cache}}, count);
+  std::vector<std::vector<std::int64_t>> decoder, types;
   std::vector<AttributeOptions> options;
   for (std::size_t n = 0; n < count; ++n) {
-    const auto each = [&](const char* name, nb::handle given) { return of_each(function, name, given, n, count); };
-    decoder.push_back(
-        Loaded::read_decoder_ids(function, of_each(function, "decoder_ids", decoder_ids, n, count, true)));
-    options.push_back({.token = self.read_token(function, "token", each("token", token)),
-                       .against = self.read_token(function, "against", each("against", against)),
-                       .position = expect<std::int64_t>(function, "position", whole_number, each("position", position)),
-                       .cache = caches.of(0, n),
-                       .neurons = neurons,
-                       .features = features});
+    const auto each = [&](const char* name, nb::handle given, bool many = false) {
+      return several ? of_each(function, name, given, n, count, many) : nb::borrow(given);
+    };
+    decoder.push_back(Loaded::read_decoder_ids(function, each("decoder_ids", asked.decoder_ids, true)));
+    types.push_back(read_types(function, each("types", asked.types, true)));
+    options.push_back(
+        {.of = logit.of(),
+         .token = logit.read("token", each("token", asked.token)),
+         .against = logit.read("against", each("against", asked.against)),
+         .position = expect<std::int64_t>(function, "position", whole_number, each("position", asked.position)),
+         .cache = caches.of(0, n),
+         .neurons = asked.neurons,
+         .features = asked.features});
   }
-  for (std::size_t n = 0; n < count; ++n) options[n].decoder_ids = decoder[n];
-  std::vector<Attribution> found = call(function, [&] { return attribute(self.model, ids, options); });
-  nb::list all;
-  for (std::size_t n = 0; n < count; ++n)
-    all.append(nb::cast(Explained{std::move(found[n]), analysed(self, ids[n], decoder[n])}, nb::rv_policy::move));
-  return results_of(all);
+  for (std::size_t n = 0; n < count; ++n) options[n].decoder_ids = decoder[n], options[n].types = types[n];
+  std::vector<Attribution> found = call(function, [&] {
+    if (several) return attribute(self.model, ids, options);
+    std::vector<Attribution> one;
+    one.push_back(attribute(self.model, ids[0], options[0]));
+    return one;
+  });
+  std::vector<Explained> all;
+  for (std::size_t n = 0; n < count; ++n) {
+    all.push_back({std::move(found[n]), analysed(self, ids[n], decoder[n])});
+    all.back().context.labels = logit.labels();
+  }
+  return all;
 }
 
 nb::tuple average_(const nb::list& found, nb::handle spans) {
@@ -112,43 +133,33 @@ nb::tuple average_(const nb::list& found, nb::handle spans) {
           read_spans(function, "spans", of_each(function, "spans", spans, n, count), x.heads.size(2), names));
   }
   Averaged<Attribution> of = call(function, [&] { return average(all, ranges); });
-  const Analysed context = averaged_of(nb::cast<const Explained&>(found[0]).of, names);
+  const Analysed context = averaged_of(nb::cast<const Explained&>(found[0]).context, names);
   return nb::make_tuple(nb::cast(Explained{std::move(of.mean), context}, nb::rv_policy::move),
                         nb::cast(Explained{std::move(of.standard_error), context}, nb::rv_policy::move), of.texts);
 }
 
 nb::object attribute_(const Loaded& self, nb::handle ids, nb::handle token, nb::handle against, nb::handle position,
-                      nb::handle cache, nb::handle decoder_ids, bool neurons, nb::handle features) {
-  constexpr const char* function = "Model.attribute";
+                      nb::handle cache, nb::handle decoder_ids, bool neurons, nb::handle features, nb::handle of,
+                      nb::handle types) {
   const SparseAutoencoder* autoencoder =
       features.is_none()
           ? nullptr
-          : &read_instance<SparseAutoencoder>(function, "features", "a SparseAutoencoder or None", features);
-  if (const auto several = read_several(ids)) {
-    return attribute_several(self, *several, token, against, position, cache, decoder_ids, neurons, autoencoder);
-  }
-  const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids),
-                                  decoder = Loaded::read_decoder_ids(function, decoder_ids);
-  AttributeOptions options{.token = self.read_token(function, "token", token),
-                           .against = self.read_token(function, "against", against),
-                           .position = expect<std::int64_t>(function, "position", whole_number, position),
-                           .decoder_ids = decoder,
-                           .neurons = neurons,
-                           .features = autoencoder};
-  const ReadCaches caches(function, {{"cache", cache}}, 1);
-  options.cache = caches.of(0, 0);
-  Explained found{call(function, [&] { return attribute(self.model, given, options); })};
-  found.of = analysed(self, given, decoder);
-  return nb::cast(std::move(found));
+          : &read_instance<SparseAutoencoder>("Model.attribute", "features", "a SparseAutoencoder or None", features);
+  const std::optional<nb::list> several = read_several(ids);
+  std::vector<Explained> found = attribute_texts(
+      self, ids, several, {token, against, position, cache, decoder_ids, of, types, neurons, autoencoder});
+  nb::list all;
+  for (Explained& each : found) all.append(nb::cast(std::move(each), nb::rv_policy::move));
+  return several ? results_of(all) : nb::object(all[0]);
 }
 
 constexpr const char* attribution_doc = R"(What each part of a model wrote into a logit: Model.attribute() gives it.
 
-heads [L,H,T]: of each head, by the token that it read; T = position + 1. mlps [L]; embedding; bias: the attentions' output
+heads [L,H,T]: of each head, by the token that it read; T = position + 1, of encoders all. mlps [L]; embedding; bias: the attentions' output
 biases, the last norm's and the output layer's; rounding: what bfloat16 leaves, 0 for float32. They sum to `logit`: of
 `token`, or its difference to that of `against`. Direct effects only, with the last norm's divisor held: what a part does
 through later layers is theirs. Of an encoder-decoder cross [L,H,Tk] is a part too: of the cross-attention's heads, by the
-encoder's token.
+encoder's token. Of a label the head's dense layer is held as the divisor is (docs/search.md).
 
 >>> import attend
 >>> found = attend.Model.load("tiny").attribute([1, 2, 3], token=7)
@@ -159,15 +170,16 @@ encoder's token.
 nb::tuple state_of_attribution(const Explained& self) {
   const auto array = [](const Tensor& x) { return to_python({}, x); };
   return nb::make_tuple(array(self.heads), array(self.cross), array(self.mlps), self.token, self.against, self.position,
-                        self.logit, self.capped_logit, self.embedding, self.bias, self.rounding, state_of(self.of),
+                        self.logit, self.capped_logit, self.embedding, self.bias, self.rounding, state_of(self.context),
                         array(self.neurons), array(self.mlp_biases), array(self.features), self.feature_bias,
-                        self.feature_error);
+                        self.feature_error, self.of == GradientOf::label);
 }
 
 void restore_attribution(Explained& self, const nb::tuple& state) {
   const auto tensor = [&](std::size_t n) { return Array("Attribution", "state", state[n]).view().clone(); };
   const auto number = [&](std::size_t n) { return nb::cast<double>(state[n]); };
-  new (&self) Explained{Attribution{.token = nb::cast<std::int64_t>(state[3]),
+  new (&self) Explained{Attribution{.of = nb::cast<bool>(state[17]) ? GradientOf::label : GradientOf::logit,
+                                    .token = nb::cast<std::int64_t>(state[3]),
                                     .against = nb::cast<std::optional<std::int64_t>>(state[4]),
                                     .position = nb::cast<std::int64_t>(state[5]),
                                     .logit = number(6),
@@ -218,9 +230,10 @@ void bind_attribution(nb::module_& m) {
       .def_ro("rounding", &Attribution::rounding, "what bfloat16 leaves")
       .def_ro("logit", &Attribution::logit, "the model's own before a final softcap, or the difference of two")
       .def_ro("capped_logit", &Attribution::capped_logit, "the same after a final softcap (Gemma 2)")
-      .def_ro("token", &Attribution::token, "whose logit it is")
+      .def_ro("token", &Attribution::token, "whose logit it is: a token, or of=\"label\" a number of Model.info.labels")
       .def_ro("against", &Attribution::against, "whose logit is taken from it, or None")
-      .def_ro("position", &Attribution::position, "of the row whose next token it is")
+      .def_ro("position", &Attribution::position,
+              "of the row whose next token it is, or that the head reads; -1: the mean of all")
       .def("top", &top, nb::arg("n") = 10, nb::sig("def top(self, n: int = 10) -> list[attend.Part]"),
            "The n parts of the largest magnitude, falling: named tuples of kind, layer, head, key, value, name, "
            "token and unit.")
@@ -253,8 +266,10 @@ ids [N], or a text where the model has its tokenizer. token: whose logit, an id,
 likeliest. against: the difference to this token's logit is explained. position: of the row whose next token it is; -1: the
 last. cache: a ModelCache that holds the beginning of ids, or all; it is not changed. decoder_ids: of an
 encoder-decoder, its decoder's text so far, which position is of. neurons: what each hidden unit of the MLPs wrote, too (Geva et
-al. 2022). features: a SparseAutoencoder, what each of whose features wrote is told too. A list of texts, or of lists of ids, gives attend.Results, a list of Attribution, in passes of several texts at a
-time; what else is given is of all texts, or a list with one of each. Raises ValueError for encoders.)";
+al. 2022). features: a SparseAutoencoder, what each of whose features wrote is told too. of="label": the logit of a label of the
+model's task (its name or number) in place of a token's, of encoders too; types: their token_type_ids. position is then of a head that
+reads each row. A list of texts, or of lists of ids, gives attend.Results, a list of Attribution, in passes of several texts at a
+time; what else is given is of all texts, or a list with one of each. Raises ValueError for encoders, but for labels.)";
 
 }  // namespace
 
@@ -263,22 +278,26 @@ void bind_attribute(nb::module_& m, nb::class_<Loaded>& model) {
   m.def("_average_attributions", &average_, nb::arg("found"), nb::arg("spans").none());
   model.def("attribute", &attribute_, nb::arg("ids"), nb::arg("token") = nb::none(), nb::arg("against") = nb::none(),
             nb::arg("position") = -1, nb::arg("cache") = nb::none(), nb::arg("decoder_ids") = nb::none(),
-            nb::arg("neurons") = false, nb::arg("features") = nb::none(),
+            nb::arg("neurons") = false, nb::arg("features") = nb::none(), nb::arg("of") = nb::none(),
+            nb::arg("types") = nb::none(),
             nb::sig("@overload\n"
                     "def attribute(self, ids: str | Ids, token: int | str | None = None, against: int | str | None = "
                     "None, position: int = -1, cache: ModelCache | None = None, decoder_ids: Ids | None = None, "
-                    "neurons: bool = False, features: SparseAutoencoder | None = None) -> Attribution: ...\n"
+                    "neurons: bool = False, features: SparseAutoencoder | None = None, of: Literal['logit', 'label'] | "
+                    "None = None, types: Ids | None = None) -> Attribution: ...\n"
                     "@overload\n"
                     "def attribute(self, ids: list[str] | tuple[str, ...] | Sequence[Sequence[int] | numpy.ndarray], "
                     "token: int | str | None | Sequence[int | str | None] = None, against: int | str | None | "
                     "Sequence[int | str | None] = None, position: int | Sequence[int] = -1, cache: ModelCache | None "
                     "| Sequence[ModelCache | None] = None, decoder_ids: Ids | None | Sequence[Ids] = None, neurons: "
-                    "bool = False, features: SparseAutoencoder | None = None) -> attend.Results[Attribution]: ...\n"
+                    "bool = False, features: SparseAutoencoder | None = None, of: Literal['logit', 'label'] | None = "
+                    "None, types: Sequence[Ids] | None = None) -> attend.Results[Attribution]: ...\n"
                     "def attribute(self, ids: str | Ids | Sequence[str | Ids], token: int | str | None | "
                     "Sequence[int | str | None] = None, against: int | str | None | Sequence[int | str | None] = "
                     "None, position: int | Sequence[int] = -1, cache: ModelCache | None | Sequence[ModelCache | "
                     "None] = None, decoder_ids: Ids | None | Sequence[Ids] = None, neurons: bool = False, features: "
-                    "SparseAutoencoder | None = None) -> Attribution | attend.Results[Attribution]"),
+                    "SparseAutoencoder | None = None, of: Literal['logit', 'label'] | None = None, types: Ids | "
+                    "Sequence[Ids] | None = None) -> Attribution | attend.Results[Attribution]"),
             attribute_doc);
 }
 

@@ -17,8 +17,7 @@ nb::object of_one(const Loaded& self, nb::handle ids, const Number& number, nb::
                   nb::handle types, nb::handle decoder_ids, const std::function<void(double)>& progress) {
   const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids),
                                   decoder = Loaded::read_decoder_ids(function, decoder_ids);
-  std::vector<std::int64_t> of_types;
-  if (!types.is_none()) of_types = list_of(read_integers(function, "types", types));
+  const std::vector<std::int64_t> of_types = read_types(function, types);
   const std::string method = expect<std::string>(function, "method", "'integrated' or 'input'", path.method);
   if (method != "integrated" && method != "input")
     throw Error(ErrorCode::bad_value, function, "method is '" + method + "', expected 'integrated' or 'input'");

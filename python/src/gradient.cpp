@@ -36,13 +36,13 @@ class Question {
            nb::handle memory)
       : ids_(std::move(ids)),
         decoder_(Loaded::read_decoder_ids(function, decoder_ids)),
+        types_(read_types(function, types)),
         number_(function, self, of, token, against),
         edits_(function, edits),
         watching_(function, self.model.info(), at, observe, "at"),
         shown_(watching_.observer()) {
     if (!edits_.knockouts().empty())
       throw Error(ErrorCode::bad_value, function, "edits: a pass back takes no Knockout");
-    if (!types.is_none()) types_ = list_of(read_integers(function, "types", types));
     options_.position = expect<std::int64_t>(function, "position", whole_number, position);
     options_.types = types_, options_.decoder_ids = decoder_, options_.edits = edits_.get();
     if (!memory.is_none()) options_.memory = expect<std::int64_t>(function, "memory", whole_number, memory);

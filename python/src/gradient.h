@@ -13,6 +13,51 @@
 
 namespace attend::python {
 
+// A label's name or number, or of a model that fills masks a token; none: not given.
+inline std::optional<std::int64_t> read_label(const char* function, const Loaded& self, const char* name,
+                                              nb::handle given) {
+  const std::vector<std::string>& labels = self.model.info().labels;
+  if (!nb::isinstance<nb::str>(given) || labels.empty()) return self.read_token(function, name, given);
+  const std::string said = text_of(given);
+  const auto found = std::ranges::find(labels, said);
+  if (found != labels.end()) return found - labels.begin();
+  std::string all;
+  for (const std::string& each : labels) all += (all.empty() ? "" : ", ") + each;
+  throw Error(ErrorCode::bad_value, function,
+              std::string(name) + " is " + repr_of(given) + ", expected one of the model's labels: " + all);
+}
+
+// Of what attribute() and ablate() say: a token's logit, or a label's.
+class LogitOf {
+ public:
+  LogitOf(const char* function, const Loaded& self, nb::handle of) : function_(function), self_(self) {
+    const std::string name = of.is_none() ? "logit" : expect<std::string>(function, "of", "'logit' or 'label'", of);
+    if (name != "logit" && name != "label")
+      throw Error(ErrorCode::bad_value, function, "of is '" + name + "', expected 'logit' or 'label'");
+    if (name == "label") of_ = GradientOf::label;
+  }
+
+  GradientOf of() const { return of_; }
+  // `token` or `against`.
+  std::optional<std::int64_t> read(const char* name, nb::handle given) const {
+    return of_ == GradientOf::label ? read_label(function_, self_, name, given)
+                                    : self_.read_token(function_, name, given);
+  }
+  std::vector<std::string> labels() const {
+    return of_ == GradientOf::label ? self_.model.info().labels : std::vector<std::string>();
+  }
+
+ private:
+  const char* function_;
+  const Loaded& self_;
+  GradientOf of_ = GradientOf::logit;
+};
+
+// types as ModelCall has them, of None none.
+inline std::vector<std::int64_t> read_types(const char* function, nb::handle types) {
+  return types.is_none() ? std::vector<std::int64_t>() : list_of(read_integers(function, "types", types));
+}
+
 // What `of` says: a name, the vector of a cosine, or what is summed up, of the hidden states or by place.
 class Number {
  public:
@@ -42,7 +87,8 @@ class Number {
     const std::string name = of.is_none() ? "logit" : nb::cast<std::string>(of);
     if (name == "label") {
       of_ = GradientOf::label;
-      token_ = read_label(self, "token", token), against_ = read_label(self, "against", against);
+      token_ = read_label(function_, self, "token", token);
+      against_ = read_label(function_, self, "against", against);
       return;
     }
     against_ = self.read_token(function_, "against", against);
@@ -60,19 +106,6 @@ class Number {
     } else if (!token.is_none()) {
       tokens_ = list_of(read_integers(function_, "token", token));
     }
-  }
-
-  // A label's name or number, or of a model that fills masks a token; none: not given.
-  std::optional<std::int64_t> read_label(const Loaded& self, const char* name, nb::handle given) const {
-    const std::vector<std::string>& labels = self.model.info().labels;
-    if (!nb::isinstance<nb::str>(given) || labels.empty()) return self.read_token(function_, name, given);
-    const std::string said = text_of(given);
-    const auto found = std::ranges::find(labels, said);
-    if (found != labels.end()) return found - labels.begin();
-    std::string all;
-    for (const std::string& each : labels) all += (all.empty() ? "" : ", ") + each;
-    throw Error(ErrorCode::bad_value, function_,
-                std::string(name) + " is " + repr_of(given) + ", expected one of the model's labels: " + all);
   }
 
   View keep(const std::string& name, nb::handle given) {

@@ -12,6 +12,7 @@
 #include "core/from_end.h"
 #include "core/message.h"
 #include "core/parallel.h"
+#include "models/tasks/head.h"
 
 namespace attend::inline v0 {
 
@@ -19,14 +20,32 @@ namespace {
 
 constexpr const char* function = "ablate";
 
+using Reads = models::TaskHead::Reads;
+
+std::vector<std::int64_t> all_rows(std::int64_t count) {
+  std::vector<std::int64_t> all(static_cast<std::size_t>(count));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+// That a task's head reads.
+std::vector<std::int64_t> rows_of_label(const AblateOptions& options, std::span<const std::int64_t> ids,
+                                        const models::TaskHead& head) {
+  if (head.reads != Reads::each && !options.rows.empty())
+    fail(ErrorCode::bad_value, function, "rows are of labels of tokens, and the model's head is for {}",
+         name_of(head.task));
+  if (head.reads == Reads::mean) return all_rows(std::ssize(ids));
+  if (head.reads != Reads::each) return {head.row_read(ids)};
+  const std::vector<std::int64_t> rows = analysis::checked_positions(function, "rows", options.rows, std::ssize(ids));
+  return rows.empty() ? std::vector{std::ssize(ids) - 1} : rows;
+}
+
 std::vector<std::int64_t> checked_rows(const AblateOptions& options, std::int64_t count, const ModelInfo& info) {
   if (!info.decoder()) {
     if (options.token || options.against || !options.rows.empty())
       fail(ErrorCode::bad_value, function, "token, against and rows are of decoders, the model is of type {}",
            info.type);
-    std::vector<std::int64_t> all(static_cast<std::size_t>(count));
-    std::iota(all.begin(), all.end(), 0);
-    return all;
+    return all_rows(count);
   }
   std::vector<std::int64_t> rows = analysis::checked_positions(function, "rows", options.rows, count);
   if (options.token) analysis::check_token(function, "token", *options.token, info);
@@ -55,29 +74,70 @@ struct Effect {
   double logit = 0, log_probability = 0, kl = 0, cosine_distance = 0;
 };
 
+// What answers of hidden states: the output layer, or of labels a task's head; an encoder has none.
+class Answers {
+ public:
+  Answers(const Model& model, const AblateOptions& options) {
+    const Model::Parts& parts = ModelAccess::parts(model);
+    analysis::check_of(function, options.of);
+    if (options.of == GradientOf::label)
+      head_ = &analysis::head_of(function, parts, options.token, options.against);
+    else if (model.info().decoder())
+      output_ = &models::output_of(parts, function);
+  }
+
+  bool any() const { return head_ || output_; }
+  const models::TaskHead* head() const { return head_; }
+  // Whether softmax makes probabilities of the logits.
+  bool probabilities() const { return !head_ || head_->chooses(); }
+  std::int64_t at_once() const {
+    return analysis::answers_at_once((head_ ? head_->output : output_->layer).out_size());
+  }
+  // Of all rows of a text that count [P,E], those that are answered [A,E]: their mean, or each.
+  std::int64_t count(std::int64_t rows) const { return of_mean() ? 1 : rows; }
+  Tensor rows(const View& all) const {
+    Tensor own = all.clone();
+    const std::int64_t starts[] = {0, own.size(0)};
+    return of_mean() ? head_->rows(own, {}, starts) : std::move(own);
+  }
+  void copy_row(const View& all, std::int64_t p, const MutableView& to) const {
+    to.copy_from(of_mean() ? rows(all) : all.slice(0, p, p + 1));
+  }
+  Tensor logits(const View& rows) const { return head_ ? head_->logits(rows) : output_->logits(rows); }
+
+ private:
+  bool of_mean() const { return head_ && head_->reads == Reads::mean; }
+
+  const models::Output* output_ = nullptr;
+  const models::TaskHead* head_ = nullptr;
+};
+
 // What a text's passes come to, each beside the one that nothing was done to.
 class Comparison {
  public:
   Comparison(const Model& model, std::span<const std::int64_t> ids, const AblateOptions& options)
-      : ids_(ids), options_(options), rows_(checked_rows(options, std::ssize(ids), model.info())) {
-    if (model.info().decoder()) output_ = &models::output_of(ModelAccess::parts(model), function);
-  }
+      : ids_(ids),
+        options_(options),
+        answers_(model, options),
+        rows_(answers_.head() ? rows_of_label(options, ids, *answers_.head())
+                              : checked_rows(options, std::ssize(ids), model.info())) {}
 
   const std::vector<std::int64_t>& rows() const { return rows_; }
-  bool of_decoder() const { return output_ != nullptr; }
+  const Answers& answers() const { return answers_; }
+  std::size_t answered() const { return static_cast<std::size_t>(answers_.count(std::ssize(rows_))); }
   std::optional<std::int64_t> against() const { return options_.against; }
   Effect divided(Effect sum) const {
-    const auto rows = static_cast<double>(rows_.size());
+    const auto rows = static_cast<double>(answered());
     sum.logit /= rows, sum.log_probability /= rows, sum.kl /= rows;
     return sum;
   }
   // The one token that all rows are asked for, if there is one.
   std::optional<std::int64_t> token() const {
-    if (!output_ || options_.token || !options_.rows.empty()) return options_.token;
-    const Tensor logits = output_->logits(before_);
+    if (!answers_.any() || options_.token || !options_.rows.empty()) return options_.token;
+    const Tensor logits = answers_.logits(before_);
     return analysis::likeliest({logits.data<float>(), static_cast<std::size_t>(logits.count())});
   }
-  void set_before(Tensor hidden) { before_ = std::move(hidden); }  // [P,E]
+  void set_before(const View& hidden) { before_ = answers_.any() ? answers_.rows(hidden) : hidden.clone(); }  // [P,E]
   View before(std::size_t p) const { return before_.view().slice(0, of(p), of(p) + 1); }
 
   // Adds what row p of copies comes to: logits [copies + 1,V], first those of before. A sum, until it is divided().
@@ -121,12 +181,13 @@ class Comparison {
   static std::int64_t of(std::size_t p) { return static_cast<std::int64_t>(p); }
   std::int64_t token_of(std::size_t p, std::span<const float> was) const {
     if (options_.token) return *options_.token;
-    return options_.rows.empty() ? analysis::likeliest(was) : ids_[static_cast<std::size_t>(rows_[p]) + 1];
+    const bool follows = !options_.rows.empty() && !answers_.head();
+    return follows ? ids_[static_cast<std::size_t>(rows_[p]) + 1] : analysis::likeliest(was);
   }
 
   std::span<const std::int64_t> ids_;
   const AblateOptions& options_;
-  const models::Output* output_ = nullptr;
+  Answers answers_;
   std::vector<std::int64_t> rows_;
   Tensor before_;
 };
@@ -139,12 +200,13 @@ Ablation make_result(const Dims& shape, std::span<const Effect> effects, const C
     return out;
   };
   Ablation out;
-  if (!comparison.of_decoder()) {
+  if (!comparison.answers().any()) {
     out.cosine_distance = tensor(&Effect::cosine_distance);
     return out;
   }
-  out.logit = tensor(&Effect::logit), out.log_probability = tensor(&Effect::log_probability);
-  out.kl = tensor(&Effect::kl);
+  out.logit = tensor(&Effect::logit);
+  if (comparison.answers().probabilities())
+    out.log_probability = tensor(&Effect::log_probability), out.kl = tensor(&Effect::kl);
   out.token = comparison.token(), out.against = comparison.against();
   return out;
 }
@@ -235,7 +297,7 @@ class Together {
     std::int64_t begin = 0;
     for (Asked& each : asked_) {
       const std::int64_t end = begin + std::ssize(each.rows);
-      each.comparison.set_before(hidden.view().slice(0, begin, end).clone());
+      each.comparison.set_before(hidden.view().slice(0, begin, end));
       begin = end;
     }
   }
@@ -256,7 +318,7 @@ class Together {
     for (const Asked& each : asked_) {
       const Dims shape = each.chosen.empty() ? Dims{stream_.layers(), stream_.heads()} : Dims{1};
       out.push_back(make_result(shape, each.effects, each.comparison));
-      out.back().heads = each.chosen, out.back().attention = each.options.attention;
+      out.back().of = each.options.of, out.back().heads = each.chosen, out.back().attention = each.options.attention;
     }
     return out;
   }
@@ -313,23 +375,23 @@ class Together {
     std::int64_t size() const { return static_cast<std::int64_t>(last - first) + 1; }
   };
 
-  // hidden: the rows of each part. Sums, of decoders.
+  // hidden: the rows of each part. Sums, of what answers.
   std::vector<Effect> effects_of(const Tensor& hidden, std::span<const analysis::Part> parts) const {
     std::vector<Effect> out(parts.size());
     std::vector<std::int64_t> begins{0};
     for (const analysis::Part& part : parts) begins.push_back(begins.back() + std::ssize(rows_[part.text]));
-    if (!asked_[0].comparison.of_decoder()) {
+    const Answers& answers = asked_[0].comparison.answers();
+    if (!answers.any()) {
       for (std::size_t n = 0; n < parts.size(); ++n)
         out[n].cosine_distance = asked_[parts[n].text].comparison.distance(hidden, begins[n]);
       return out;
     }
-    const models::Output& output = models::output_of(ModelAccess::parts(model_), function);
     const std::vector<Group> groups = groups_of(parts);
     std::vector<std::int64_t> sizes;
     sizes.reserve(groups.size());
     for (const Group& group : groups) sizes.push_back(group.size());
-    analysis::for_each_run(sizes, analysis::answers_at_once(output), [&](std::size_t first, std::size_t last) {
-      add_answers(std::span(groups).subspan(first, last - first), hidden, begins, output, out);
+    analysis::for_each_run(sizes, answers.at_once(), [&](std::size_t first, std::size_t last) {
+      add_answers(std::span(groups).subspan(first, last - first), hidden, begins, answers, out);
     });
     return out;
   }
@@ -339,26 +401,24 @@ class Together {
     for (std::size_t first = 0, last = 0; first < parts.size(); first = last) {
       const std::size_t text = parts[first].text;
       while (last < parts.size() && parts[last].text == text) ++last;
-      for (std::size_t p = 0; p < rows_[text].size(); ++p) groups.push_back({text, p, first, last});
+      for (std::size_t p = 0; p < asked_[text].comparison.answered(); ++p) groups.push_back({text, p, first, last});
     }
     return groups;
   }
 
   void add_answers(std::span<const Group> groups, const Tensor& hidden, std::span<const std::int64_t> begins,
-                   const models::Output& output, std::vector<Effect>& out) const {
+                   const Answers& answers, std::vector<Effect>& out) const {
     std::int64_t count = 0;
     for (const Group& group : groups) count += group.size();
     Tensor rows = Tensor::uninitialized({count, hidden.size(1)}, DType::f32);
     std::int64_t at = 0;
-    const auto add = [&](const View& row) { rows.view().slice(0, at, at + 1).copy_from(row), ++at; };
+    const auto next = [&] { return ++at, rows.view().slice(0, at - 1, at); };
     for (const Group& group : groups) {
-      add(asked_[group.text].comparison.before(group.p));
-      for (std::size_t n = group.first; n < group.last; ++n) {
-        const std::int64_t row = begins[n] + static_cast<std::int64_t>(group.p);
-        add(hidden.view().slice(0, row, row + 1));
-      }
+      next().copy_from(asked_[group.text].comparison.before(group.p));
+      for (std::size_t n = group.first; n < group.last; ++n)
+        answers.copy_row(hidden.view().slice(0, begins[n], begins[n + 1]), static_cast<std::int64_t>(group.p), next());
     }
-    const Tensor logits = output.logits(rows);
+    const Tensor logits = answers.logits(rows);
     at = 0;
     for (const Group& group : groups) {
       asked_[group.text].comparison.add_row(group.p, logits.view().slice(0, at, at + group.size()),
@@ -378,6 +438,9 @@ std::vector<Ablation> ablate_texts(const Model& model, std::span<const analysis:
   std::vector<Asked> asked;
   asked.reserve(texts.size());
   for (std::size_t n = 0; n < texts.size(); ++n)
+    if (options[n].of != options[0].of)
+      fail(ErrorCode::bad_value, function, "of differs between the texts, expected one for all");
+  for (std::size_t n = 0; n < texts.size(); ++n)
     analysis::of_text(n, texts.size(), [&] { asked.emplace_back(model, texts[n], options[n]); });
   std::vector<Ablation> found;
   analysis::for_each_group(model, texts, [&](std::size_t first, std::size_t last) {
@@ -392,7 +455,7 @@ std::vector<Ablation> ablate_texts(const Model& model, std::span<const analysis:
 }  // namespace
 
 Ablation ablate(const Model& model, std::span<const std::int64_t> ids, const AblateOptions& options) {
-  const analysis::Text text{ids, options.decoder_ids};
+  const analysis::Text text{ids, options.decoder_ids, options.types};
   return std::move(ablate_texts(model, std::span(&text, 1), std::span(&options, 1))[0]);
 }
 
@@ -405,11 +468,11 @@ std::vector<Ablation> ablate(const Model& model, std::span<const std::vector<std
 std::string to_json(const Ablation& x, const TensorJson& tensor) {
   const Tensors json(tensor);
   if (x.cosine_distance.count() > 0) return text_of({{"cosine_distance", json("cosine_distance", x.cosine_distance)}});
-  return text_of({{"token", or_null(x.token)},
-                  {"against", or_null(x.against)},
-                  {"logit", json("logit", x.logit)},
-                  {"log_probability", json("log_probability", x.log_probability)},
-                  {"kl", json("kl", x.kl)}});
+  Json ablation = {{"token", or_null(x.token)}, {"against", or_null(x.against)}, {"logit", json("logit", x.logit)}};
+  if (x.of == GradientOf::label) ablation["of"] = "label";
+  if (x.log_probability.count() > 0)
+    ablation.update({{"log_probability", json("log_probability", x.log_probability)}, {"kl", json("kl", x.kl)}});
+  return text_of(ablation);
 }
 
 }  // namespace attend::inline v0

@@ -64,7 +64,7 @@ class Tracing {
           direction.data<float>()[d] = static_cast<float>(u[static_cast<std::size_t>(h * D + d)]);
       }
     });
-    ModelCache* const caches[] = {&asked.cache()};
+    ModelCache* const caches[] = {asked.cache()};
     const Tensor hidden = ModelAccess::forward(
         model_, asked.ids(), {.caches = caches, .decoder_ids = asked.decoder_ids()}, &asked.watcher());
     const Attribution found = asked.finish(hidden);

@@ -76,6 +76,23 @@ void check_token(std::string_view function, std::string_view name, std::int64_t 
     fail(ErrorCode::bad_value, function, "{} is {}, expected 0 to {}", name, token, info.vocabulary - 1);
 }
 
+const models::TaskHead& head_of(std::string_view function, const Model::Parts& parts,
+                                const std::optional<std::int64_t>& label, const std::optional<std::int64_t>& against) {
+  if (!parts.head)
+    fail(ErrorCode::bad_value, function, "a label is of a model with a task's head, and this one of type {} has none",
+         parts.info.type);
+  const std::int64_t count = parts.head->output.out_size();
+  for (const auto& each : {label, against})
+    if (each && (*each < 0 || *each >= count))
+      fail(ErrorCode::bad_value, function, "a label is {}, expected 0 to {}", *each, count - 1);
+  return *parts.head;
+}
+
+void check_of(std::string_view function, GradientOf of) {
+  if (of != GradientOf::logit && of != GradientOf::label)
+    fail(ErrorCode::bad_value, function, "of is of a gradient alone, expected logit or label");
+}
+
 void check_attention(std::string_view function, AttentionKind attention, const ModelInfo& info) {
   if (attention == AttentionKind::self || info.encoder_decoder()) return;
   fail(ErrorCode::bad_value, function, "the heads of {} are of encoder-decoders, the model is of type {}",
@@ -98,14 +115,14 @@ std::vector<std::int64_t> checked_positions(std::string_view function, std::stri
   return places;
 }
 
-std::int64_t answers_at_once(const models::Output& output) {
-  return std::max<std::int64_t>(1, bytes_at_once / (4 * output.layer.out_size()));
+std::int64_t answers_at_once(std::int64_t logits) {
+  return std::max<std::int64_t>(1, bytes_at_once / (4 * logits));
 }
 
 void for_each_answer(const models::Output& output, const Tensor& hidden,
                      const std::function<void(std::int64_t, std::span<const float>)>& body) {
   const std::int64_t V = output.layer.out_size();
-  const std::int64_t together = answers_at_once(output);
+  const std::int64_t together = answers_at_once(V);
   for (std::int64_t first = 0; first < hidden.size(0); first += together) {
     const std::int64_t last = std::min(first + together, hidden.size(0));
     const Tensor logits = output.logits(hidden.view().slice(0, first, last));

@@ -28,7 +28,7 @@ class Attributing {
   void tell(Directions directions);
 
   models::Watcher& watcher();
-  ModelCache& cache();
+  ModelCache* cache();  // null: of an encoder, which a call gives none
   // Of a pass over several texts: the row at which ids() begin.
   void begin_at(std::int64_t row);
   // What options.cache lacks of the text.

@@ -9,13 +9,14 @@
 #include "analysis/answers.h"
 #include "analysis/asked.h"
 #include "analysis/cached_row.h"
+#include "analysis/direction.h"
 #include "analysis/feature_effects.h"
 #include "analysis/json.h"
 #include "analysis/stream.h"
 #include "analysis/watchers.h"
 #include "attend/analysis.h"
 #include "core/from_end.h"
-#include "layers/rows.h"
+#include "models/tasks/head.h"
 
 namespace attend::inline v0 {
 
@@ -23,217 +24,166 @@ namespace {
 
 constexpr const char* function = "attribute";
 
-// How the logit reads the stream of a row, sum of u[e] x[e] + bias, while the last norm divides as it does there.
-struct Direction {
-  std::vector<double> u;
-  double bias = 0;
-};
+using analysis::back_through;
+using analysis::Direction;
 
-double dot(std::span<const double> u, const View& row) {
-  const Tensor wide = row.to(DType::f32);
-  const float* x = wide.data<float>();
-  return std::inner_product(u.begin(), u.end(), x, 0.0, std::plus<>(),
-                            [](double a, float b) { return a * static_cast<double>(b); });
-}
-
-// How the direction reads x [E], f32, before a norm, while that divides as it does there.
-Direction through(const RmsNorm& norm, const Direction& read, const float* x) {
-  const std::size_t E = read.u.size();
-  double squares = 0;
-  for (std::size_t e = 0; e < E; ++e) squares += static_cast<double>(x[e]) * static_cast<double>(x[e]);
-  const double divisor = std::sqrt(squares / static_cast<double>(E) + norm.eps());
-  Direction out{std::vector<double>(E), read.bias};
-  for (std::size_t e = 0; e < E; ++e)
-    out.u[e] = read.u[e] * static_cast<double>(norm.weight().data<float>()[e]) / divisor;
-  return out;
-}
-
-// The mean that a LayerNorm takes out of x is taken out of the direction instead.
-Direction through(const LayerNorm& norm, const Direction& read, const float* x) {
-  const auto E = static_cast<double>(read.u.size());
-  const double mean = std::accumulate(x, x + read.u.size(), 0.0) / E;
-  double squares = 0;
-  for (std::size_t e = 0; e < read.u.size(); ++e)
-    squares += (static_cast<double>(x[e]) - mean) * (static_cast<double>(x[e]) - mean);
-  const double divisor = std::sqrt(squares / E + norm.eps());
-  Direction out{std::vector<double>(read.u.size()), read.bias};
-  for (std::size_t e = 0; e < read.u.size(); ++e) {
-    out.u[e] = read.u[e] * static_cast<double>(norm.weight().data<float>()[e]) / divisor;
-    if (norm.bias()) out.bias += read.u[e] * static_cast<double>(norm.bias()->data<float>()[e]);
-  }
-  const double level = std::accumulate(out.u.begin(), out.u.end(), 0.0) / E;
-  for (double& each : out.u) each -= level;
-  return out;
-}
-
-Direction through(const models::Norm& norm, const Direction& read, const Tensor& x) {
-  return std::visit([&](const auto* of) { return through(*of, read, x.data<float>()); }, norm);
-}
-
-// A norm, and the row that it was given.
+// A norm, and the rows that it was given.
 struct FrozenNorm {
   models::Norm norm;
-  Tensor x;  // [1,E]
+  Tensor x;  // [R,E]
 };
 
-// What a pass leaves to be explained of one of its rows. The heads' weights stand where their parts will.
-class RowWatcher : public models::Watcher {
+// What a pass leaves to be explained of some of its rows.
+class RowsWatcher : public models::Watcher {
  public:
-  RowWatcher(std::int64_t row, ModelCache& cache, Attribution& out, bool of_neurons,
-             std::optional<analysis::FeatureEffects> of_features)
-      : neurons(of_neurons), features(std::move(of_features)), row_(row), cache_(cache), out_(out) {}
+  // length: of the keys that they see. An encoder's caches are filled here.
+  RowsWatcher(Range rows, std::int64_t length, bool of_encoder, ModelCache& cache, bool of_neurons,
+              std::optional<analysis::FeatureEffects> of_features)
+      : neurons(of_neurons),
+        features(std::move(of_features)),
+        rows_(rows),
+        length_(length),
+        of_encoder_(of_encoder),
+        cache_(cache) {}
 
-  void attends(const models::AttentionStep& step, const View& q, const View&) override {
-    (step.cross ? cross_steps : steps).push_back(step);
-    const Tensor weights =
-        analysis::row_weights(step, q.slice(2, row_, row_ + 1), keys_of(step), parts_of(step).size(2));
-    std::copy_n(weights.data<float>(), weights.count(), weights_of(step));
+  void attends(const models::AttentionStep& step, const View& q, const View& v) override {
+    (step.cross ? cross_steps : steps).push_back({step, q.slice(2, rows_.begin, rows_.end).clone()});
+    if (of_encoder_) keep_keys(step, v);
   }
   void at(ModelPlace place, std::int64_t layer, const MutableView& values) override {
-    if (place == ModelPlace::residual && layer == 0) embedding = row_of(values);
-    if (place == ModelPlace::residual && layer == out_.heads.size(0)) last = row_of(values);
-    if (place == ModelPlace::mlp) mlps.push_back(row_of(values));
-    if (place == ModelPlace::mlp_hidden && neurons) hidden.push_back(row_of(values));
-    if (features && features->wants(place, layer)) features->take(place, layer, row_of(values));
+    if (place == ModelPlace::residual && layer == 0) embedding = rows_of(values);
+    if (place == ModelPlace::residual) last = rows_of(values);
+    if (place == ModelPlace::rotated_k && of_encoder_) keys_ = values.clone();
+    if (place == ModelPlace::mlp) mlps.push_back(rows_of(values));
+    if (place == ModelPlace::mlp_hidden && neurons) hidden.push_back(rows_of(values));
+    if (features && features->wants(place, layer)) features->take(place, layer, rows_of(values));
   }
   void normalises(models::NormPlace place, std::int64_t layer, const models::Norm& norm, const View& x) override {
-    norms.insert({std::pair(place, layer), FrozenNorm{norm, row_of(x)}});
+    norms.insert({std::pair(place, layer), FrozenNorm{norm, rows_of(x)}});
   }
 
-  void move(std::int64_t rows) { row_ += rows; }
-  // How the layer's place is read where what comes after it is read so.
-  Direction before(models::NormPlace place, std::int64_t layer, const Direction& read) const {
+  void move(std::int64_t rows) { rows_.begin += rows, rows_.end += rows, text_ += rows; }
+  std::int64_t count() const { return rows_.end - rows_.begin; }
+  // How the layer's place is read in a row where what comes after it is read so.
+  Direction before(models::NormPlace place, std::int64_t layer, std::int64_t row, const Direction& read) const {
     const auto found = norms.find({place, layer});
-    return found == norms.end() ? read : through(found->second.norm, read, found->second.x);
+    return found == norms.end() ? read : through(found->second.norm, read, of(found->second.x, row));
   }
-  // The weights of a layer's heads become what each key's value adds to the direction.
-  void multiply_by_values(const models::AttentionStep& step, const Tensor& to_heads) const {
-    analysis::multiply_by_values(step, keys_of(step), parts_of(step).size(2), to_heads.data<float>(), weights_of(step));
+
+  // A layer's attention, and the rows' queries.
+  struct Attended {
+    models::AttentionStep step;
+    Tensor q;  // [1,H,R,D]
+  };
+  // Adds what each key's value gives to the direction, of each head: parts [L,H,T].
+  void add_values(const Attended& of, std::int64_t row, const Tensor& to_heads, Tensor& parts) const {
+    const std::int64_t T = parts.size(2), count = parts.size(1) * T;
+    const KvCache& keys = (of.step.cross ? ModelAccess::cross(cache_)
+                                         : ModelAccess::layers(cache_))[static_cast<std::size_t>(of.step.layer)];
+    Tensor weights = analysis::row_weights(of.step, of.q.view().slice(2, row, row + 1), keys,
+                                           of_encoder_ ? rows_.begin - text_ + row : T - 1, T);
+    analysis::multiply_by_values(of.step, keys, T, to_heads.data<float>(), weights.data<float>());
+    float* to = parts.data<float>() + of.step.layer * count;
+    for (std::int64_t n = 0; n < count; ++n) to[n] += weights.data<float>()[n];
   }
+  static const float* of(const Tensor& x, std::int64_t row) { return x.data<float>() + row * x.size(1); }
 
   const bool neurons;
   std::optional<analysis::FeatureEffects> features;
   analysis::Attributing::Directions directions = {};
-  Tensor embedding, last;                                 // [1,E]: the stream at first and at last
-  std::vector<Tensor> mlps, hidden;                       // hidden [1,F], where neurons are asked for
-  std::vector<models::AttentionStep> steps, cross_steps;  // of each layer
+  Tensor embedding, last;                    // [R,E]: the stream at first and at last
+  std::vector<Tensor> mlps, hidden;          // [R,E], and [R,F] where neurons are asked for
+  std::vector<Attended> steps, cross_steps;  // of each layer
   std::map<std::pair<models::NormPlace, std::int64_t>, FrozenNorm> norms;
 
  private:
-  Tensor row_of(const View& values) const { return values.slice(0, row_, row_ + 1).to(DType::f32); }
-  const KvCache& keys_of(const models::AttentionStep& step) const {
-    return (step.cross ? ModelAccess::cross(cache_)
-                       : ModelAccess::layers(cache_))[static_cast<std::size_t>(step.layer)];
-  }
-  Tensor& parts_of(const models::AttentionStep& step) const { return step.cross ? out_.cross : out_.heads; }
-  float* weights_of(const models::AttentionStep& step) const {
-    Tensor& parts = parts_of(step);
-    return parts.data<float>() + step.layer * parts.size(1) * parts.size(2);
+  Tensor rows_of(const View& values) const { return values.slice(0, rows_.begin, rows_.end).to(DType::f32); }
+  void keep_keys(const models::AttentionStep& step, const View& v) {
+    const std::int64_t Hkv = step.kv_heads, D = keys_.size(1) / Hkv;
+    KvCache& cache = ModelAccess::layers(cache_).emplace_back(1, Hkv, D, v.size(3), keys_.dtype());
+    const View own = keys_.view().slice(0, text_, text_ + length_).reshape({length_, Hkv, D});
+    cache.append(own.transpose(0, 1), v.select(0, 0).slice(1, text_, text_ + length_));
   }
 
-  std::int64_t row_;
+  Range rows_;
+  std::int64_t length_, text_ = 0;  // where the text begins in the pass
+  bool of_encoder_;
   ModelCache& cache_;
-  Attribution& out_;
+  Tensor keys_;  // [N,Hkv*D], of the layer that attends next
 };
-
-// The row of the output layer, less that of `against`, and its bias.
-Direction output_row(const models::Output& output, std::int64_t token, const std::optional<std::int64_t>& against) {
-  const Linear& layer = output.layer;
-  Direction out{std::vector<double>(static_cast<std::size_t>(layer.in_size()))};
-  const auto add = [&](std::int64_t of, double factor) {
-    const Tensor row = layer.weight_rows(of, of + 1);
-    for (std::size_t e = 0; e < out.u.size(); ++e) out.u[e] += factor * static_cast<double>(row.data<float>()[e]);
-    if (layer.bias()) out.bias += factor * static_cast<double>(layer.bias()->data<float>()[of]);
-  };
-  add(token, output.scale);
-  if (against) add(*against, -output.scale);
-  return out;
-}
-
-// Whom a head's z speaks to: W_O^T u, [H * Dv].
-Tensor back_through(const Linear& output, std::span<const double> u) {
-  Tensor row({1, std::ssize(u)});
-  std::ranges::transform(u, row.data<float>(), [](double value) { return static_cast<float>(value); });
-  Tensor made;
-  View weight = output.weight();
-  if (output.quantized()) made = output.weight_rows(0, output.out_size()), weight = made;
-  if (weight.dtype() != DType::f32) made = converted(weight, DType::f32), weight = made;
-  return Linear::borrow(weight.transpose(0, 1)).forward(row);
-}
 
 std::vector<double> numbers_of(const Tensor& x) {
   return {x.data<float>(), x.data<float>() + x.count()};
 }
 
-Direction before_last_norm(const Model::Parts& parts, const Direction& read, const Tensor& x) {
-  return std::visit(
-      [&](const auto& family) {
-        if constexpr (requires { family.last_norm(); }) {
-          if (const std::optional<models::Norm> norm = family.last_norm()) return through(*norm, read, x);
-        }
-        return read;
-      },
-      parts.family);
+double dot(const Direction& read, const Tensor& x, std::int64_t row) {
+  return analysis::dot(read.u, x.view().select(0, row));
+}
+
+void add_to(float& sum, double value) {
+  sum = static_cast<float>(static_cast<double>(sum) + value);
 }
 
 // How a layer's hidden units are read where its MLP's place is read so, [1,F].
-Tensor to_hidden(const RowWatcher& row, const Model::Parts& parts, std::int64_t layer, const Direction& read) {
+Tensor to_hidden(const RowsWatcher& rows, std::int64_t row, const Model::Parts& parts, std::int64_t layer,
+                 const Direction& read) {
   const Linear& last = *models::parts_of_layer(parts, static_cast<std::size_t>(layer)).out;
-  return back_through(last, row.before(models::NormPlace::mlp_output, layer, {read.u}).u);
+  return back_through(last, rows.before(models::NormPlace::mlp_output, layer, row, {read.u}).u);
 }
 
 // What each hidden unit wrote where the MLP's place is read so, and its output bias.
-void explain_neurons(const RowWatcher& row, const Model::Parts& parts, std::int64_t layer, const Direction& read,
-                     Attribution& out) {
+void explain_neurons(const RowsWatcher& rows, std::int64_t row, const Model::Parts& parts, std::int64_t layer,
+                     const Direction& read, Attribution& out) {
   const auto l = static_cast<std::size_t>(layer);
   const Linear& last = *models::parts_of_layer(parts, l).out;
-  const Direction written = row.before(models::NormPlace::mlp_output, layer, {read.u});
+  const Direction written = rows.before(models::NormPlace::mlp_output, layer, row, {read.u});
   const Tensor to_units = back_through(last, written.u);
-  if (out.neurons.count() == 0) out.neurons = Tensor({std::ssize(row.hidden), to_units.count()});
-  if (out.mlp_biases.count() == 0) out.mlp_biases = Tensor({std::ssize(row.hidden)});
+  if (out.neurons.count() == 0) out.neurons = Tensor({std::ssize(rows.hidden), to_units.count()});
+  if (out.mlp_biases.count() == 0) out.mlp_biases = Tensor({std::ssize(rows.hidden)});
   float* to = out.neurons.data<float>() + layer * to_units.count();
-  for (std::int64_t f = 0; f < to_units.count(); ++f)
-    to[f] = to_units.data<float>()[f] * row.hidden[l].data<float>()[f];
-  const double bias = written.bias + (last.bias() ? dot(written.u, last.bias()->view()) : 0);
-  out.mlp_biases.data<float>()[l] = static_cast<float>(bias);
+  const float* hidden = RowsWatcher::of(rows.hidden[l], row);
+  for (std::int64_t f = 0; f < to_units.count(); ++f) to[f] += to_units.data<float>()[f] * hidden[f];
+  add_to(out.mlp_biases.data<float>()[l],
+         written.bias + (last.bias() ? analysis::dot(written.u, last.bias()->view()) : 0));
 }
 
-// The parts, from the last to the first: `read` is how the stream after all layers is.
-void explain(RowWatcher& row, const Model::Parts& parts, Direction read, Attribution& out) {
+// Adds a row's parts, from the last to the first: `read` is how the stream after all layers is.
+void explain(RowsWatcher& rows, std::int64_t row, const Model::Parts& parts, Direction read, Attribution& out) {
   using models::NormPlace;
-  out.mlps = Tensor({std::ssize(row.mlps)});
+  const std::int64_t layers = std::ssize(rows.mlps);
   // Whose features are explained learns how its place is read.
   const auto at = [&](ModelPlace place, std::int64_t layer, std::span<const double> u) {
-    if (row.directions) row.directions(place, layer, u);
-    if (row.features && row.features->writes(place, layer)) row.features->read_along(u);
+    if (rows.directions) rows.directions(place, layer, u);
+    if (rows.features && rows.features->writes(place, layer)) rows.features->read_along(u);
   };
-  const auto explain_heads = [&](const models::AttentionStep& step, const Direction& written) {
-    if (step.output->bias()) out.bias += dot(written.u, step.output->bias()->view());
-    const Tensor to_heads = back_through(*step.output, written.u);
-    at(step.cross ? ModelPlace::cross_z : ModelPlace::z, step.layer, numbers_of(to_heads));
-    row.multiply_by_values(step, to_heads);
+  const auto explain_heads = [&](const RowsWatcher::Attended& of, const Direction& written) {
+    const Linear& output = *of.step.output;
+    if (output.bias()) out.bias += analysis::dot(written.u, output.bias()->view());
+    const Tensor to_heads = back_through(output, written.u);
+    at(of.step.cross ? ModelPlace::cross_z : ModelPlace::z, of.step.layer, numbers_of(to_heads));
+    rows.add_values(of, row, to_heads, of.step.cross ? out.cross : out.heads);
   };
-  at(ModelPlace::residual, std::ssize(row.mlps), read.u);
-  for (std::int64_t layer = std::ssize(row.mlps) - 1; layer >= 0; --layer) {
+  at(ModelPlace::residual, layers, read.u);
+  for (std::int64_t layer = layers - 1; layer >= 0; --layer) {
     const auto l = static_cast<std::size_t>(layer);
-    read = row.before(NormPlace::mlp_sum, layer, read);
-    out.mlps.data<float>()[l] = static_cast<float>(dot(read.u, row.mlps[l].view()));
+    read = rows.before(NormPlace::mlp_sum, layer, row, read);
+    add_to(out.mlps.data<float>()[l], dot(read, rows.mlps[l], row));
     at(ModelPlace::mlp, layer, read.u), at(ModelPlace::residual_mid, layer, read.u);
-    if (row.neurons) explain_neurons(row, parts, layer, read, out);
-    if (row.features && row.features->writes(ModelPlace::mlp_hidden, layer))
-      row.features->read_along(numbers_of(to_hidden(row, parts, layer, read)));
-    read = row.before(NormPlace::cross_sum, layer, read);
+    if (rows.neurons) explain_neurons(rows, row, parts, layer, read, out);
+    if (rows.features && rows.features->writes(ModelPlace::mlp_hidden, layer))
+      rows.features->read_along(numbers_of(to_hidden(rows, row, parts, layer, read)));
+    read = rows.before(NormPlace::cross_sum, layer, row, read);
     at(ModelPlace::cross_attention, layer, read.u), at(ModelPlace::cross_residual, layer, read.u);
-    if (!row.cross_steps.empty()) explain_heads(row.cross_steps[l], read);
-    read = row.before(NormPlace::attention_sum, layer, read);
+    if (!rows.cross_steps.empty()) explain_heads(rows.cross_steps[l], read);
+    read = rows.before(NormPlace::attention_sum, layer, row, read);
     at(ModelPlace::attention, layer, read.u);
-    const Direction written = row.before(NormPlace::attention_output, layer, {read.u});
+    const Direction written = rows.before(NormPlace::attention_output, layer, row, {read.u});
     out.bias += written.bias;
-    explain_heads(row.steps[l], written);
+    explain_heads(rows.steps[l], written);
     at(ModelPlace::residual, layer, read.u);
   }
-  if (row.features) row.features->explain(out);
-  out.embedding = dot(read.u, row.embedding.view());
+  if (rows.features) rows.features->explain(out);
+  out.embedding += dot(read, rows.embedding, row);
   out.bias += read.bias;
 }
 
@@ -245,58 +195,92 @@ double sum(const Tensor& x) {
 
 struct analysis::Attributing::State {
   const Model& model;
-  const models::Output& output;
+  const models::Output* output = nullptr;  // of a token's logit
+  const models::TaskHead* head = nullptr;  // of a label's
   Attribution out;
   ModelCache cache;
-  std::int64_t at = 0;                             // the row, of those that the pass has
+  std::int64_t at = 0, count = 1;                  // the rows, of those that the pass has
   std::span<const std::int64_t> ids, decoder_ids;  // that the pass is over
-  std::optional<RowWatcher> row = {};
+  std::optional<RowsWatcher> rows = {};
+
+  bool keeps_cache() const { return model.info().decoder(); }
+  void check(const AttributeOptions& options);
+  void find_rows(const Text& text, std::int64_t position);
+  // Of the pass's hidden states: what the head reads, [1,E].
+  Tensor read(const Tensor& hidden) const {
+    Tensor own = hidden.view().slice(0, at, at + count).clone();
+    if (count == 1) return own;
+    const std::int64_t starts[] = {0, count};
+    return head->rows(own, {}, starts);
+  }
 };
 
+void analysis::Attributing::State::check(const AttributeOptions& options) {
+  const Model::Parts& parts = ModelAccess::parts(model);
+  check_of(function, options.of);
+  if (options.of == GradientOf::label) {
+    head = &head_of(function, parts, options.token, options.against);
+    if (options.cache) models::check_decoder(model.info(), function, "cache: ");
+  } else {
+    output = &models::output_of(parts, function);
+    if (options.token) check_token(function, "token", *options.token, model.info());
+    if (options.against) check_token(function, "against", *options.against, model.info());
+  }
+  out.of = options.of, out.token = options.token.value_or(-1), out.against = options.against;
+}
+
+void analysis::Attributing::State::find_rows(const Text& text, std::int64_t position) {
+  using Reads = models::TaskHead::Reads;
+  const std::span<const std::int64_t> answering = text.answering();
+  if (!head || head->reads == Reads::each)
+    at = from_end(function, "position is", position, std::ssize(answering));
+  else if (head->reads == Reads::mean)
+    count = std::ssize(answering);
+  else
+    at = head->row_read(answering);
+  out.position = head && head->reads == Reads::mean ? -1 : at;
+}
+
 analysis::Attributing::Attributing(const Model& model, const Text& text, const AttributeOptions& options)
-    : state_(new State{.model = model,
-                       .output = models::output_of(ModelAccess::parts(model), function),
-                       .out = {},
-                       .cache = {},
-                       .ids = text.ids,
-                       .decoder_ids = {}}) {
+    : state_(new State{.model = model, .out = {}, .cache = {}, .ids = text.ids, .decoder_ids = {}}) {
   const ModelInfo& info = model.info();
   const std::span<const std::int64_t> answering = text.answering();
   Attribution& out = state_->out;
+  state_->check(options);
   check_text(text, info);
-  out.position = from_end(function, "position is", options.position, std::ssize(answering));
-  if (options.token) check_token(function, "token", *options.token, info);
-  if (options.against) check_token(function, "against", *options.against, info);
-  out.token = options.token.value_or(-1), out.against = options.against;
-
-  state_->cache = options.cache ? analysis::known_before(function, *options.cache, text, out.position) : model.cache();
-  out.heads = Tensor::uninitialized({info.layers, info.heads, out.position + 1}, DType::f32);
-  if (info.encoder_decoder())
-    out.cross = Tensor::uninitialized({info.layers, info.heads, std::ssize(text.ids)}, DType::f32);
+  state_->find_rows(text, options.position);
+  const std::int64_t row = state_->at, length = state_->keeps_cache() ? row + 1 : std::ssize(answering);
+  if (state_->keeps_cache())
+    state_->cache = options.cache ? known_before(function, *options.cache, text, row) : model.cache();
+  out.heads = Tensor({info.layers, info.heads, length});
+  if (info.encoder_decoder()) out.cross = Tensor({info.layers, info.heads, std::ssize(text.ids)});
   // Without a cache, all ids: how longrope turns the keys is the whole text's matter.
-  const std::int64_t first = state_->cache.length(), last = options.cache ? out.position + 1 : std::ssize(answering);
+  const std::int64_t first = state_->cache.length(), last = options.cache ? row + 1 : std::ssize(answering);
   const auto rest = answering.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first));
   (info.encoder_decoder() ? state_->decoder_ids : state_->ids) = rest;
   if (state_->cache.encoder_length() > 0) state_->ids = {};
-  state_->at = out.position - first;
-  std::optional<analysis::FeatureEffects> of_features;
+  state_->at = row - first;
+  std::optional<FeatureEffects> of_features;
   if (options.features) of_features.emplace(function, model, *options.features);
-  state_->row.emplace(state_->at, state_->cache, out, options.neurons, std::move(of_features));
+  if (options.features && state_->count > 1)
+    fail(ErrorCode::bad_value, function, "features are of one row, and the model's head reads the mean of all rows");
+  state_->rows.emplace(Range{state_->at, state_->at + state_->count}, length, !state_->keeps_cache(), state_->cache,
+                       options.neurons, std::move(of_features));
 }
 analysis::Attributing::~Attributing() = default;
 
 void analysis::Attributing::tell(Directions directions) {
-  state_->row->directions = std::move(directions);
+  state_->rows->directions = std::move(directions);
 }
 models::Watcher& analysis::Attributing::watcher() {
-  return *state_->row;
+  return *state_->rows;
 }
-ModelCache& analysis::Attributing::cache() {
-  return state_->cache;
+ModelCache* analysis::Attributing::cache() {
+  return state_->keeps_cache() ? &state_->cache : nullptr;
 }
 void analysis::Attributing::begin_at(std::int64_t row) {
   state_->at += row;
-  state_->row->move(row);
+  state_->rows->move(row);
 }
 std::span<const std::int64_t> analysis::Attributing::ids() const {
   return state_->ids;
@@ -311,37 +295,52 @@ std::int64_t analysis::Attributing::row() const {
 
 Attribution analysis::Attributing::finish(const Tensor& hidden, const std::optional<View>& known) {
   const Model& model = state_->model;
-  const models::Output& output = state_->output;
+  const models::Output* output = state_->output;
   Attribution& out = state_->out;
-  const View last = hidden.view().select(0, state_->at);
-  const Tensor logits = known ? known->clone() : output.uncapped(last);
+  const Tensor row = state_->read(hidden);
+  const Tensor logits = known ? known->clone() : output ? output->uncapped(row) : state_->head->logits(row);
   if (out.token < 0) out.token = likeliest({logits.data<float>(), static_cast<std::size_t>(logits.count())});
   const auto asked = [&](const Tensor& of) {
     const float* values = of.data<float>();
     return static_cast<double>(values[out.token]) - (out.against ? static_cast<double>(values[*out.against]) : 0);
   };
   out.logit = asked(logits);
-  out.capped_logit = output.softcap > 0 ? asked(model.logits(last)) : out.logit;
-  Direction read = output_row(output, out.token, out.against);
-  if (output.projection) {
-    const Tensor before = back_through(*output.projection, read.u);
-    read.u.assign(before.data<float>(), before.data<float>() + before.count());
-  }
-  explain(*state_->row, ModelAccess::parts(model), before_last_norm(ModelAccess::parts(model), read, state_->row->last),
-          out);
+  out.capped_logit = output && output->softcap > 0 ? asked(model.logits(row)) : out.logit;
+  Direction read =
+      output ? output_row(*output, out.token, out.against) : label_row(*state_->head, out.token, out.against, row);
+  // Each row has its share in a mean.
+  for (double& each : read.u) each /= static_cast<double>(state_->count);
+  read.bias /= static_cast<double>(state_->count);
+  RowsWatcher& rows = *state_->rows;
+  const Model::Parts& parts = ModelAccess::parts(model);
+  out.mlps = Tensor({std::ssize(rows.mlps)});
+  for (std::int64_t n = 0; n < rows.count(); ++n)
+    explain(rows, n, parts, before_last_norm(parts, read, RowsWatcher::of(rows.last, n)), out);
   if (model.info().dtype != DType::f32)
     out.rounding = out.logit - sum(out.heads) - sum(out.cross) - sum(out.mlps) - out.embedding - out.bias;
   return std::move(out);
 }
 
 Attribution attribute(const Model& model, std::span<const std::int64_t> ids, const AttributeOptions& options) {
-  analysis::Attributing asked(model, {ids, options.decoder_ids}, options);
-  ModelCache* const caches[] = {&asked.cache()};
-  const ModelCall call{.caches = caches, .decoder_ids = asked.decoder_ids()};
+  analysis::Attributing asked(model, {ids, options.decoder_ids, options.types}, options);
+  std::vector<ModelCache*> caches;
+  if (ModelCache* const cache = asked.cache()) caches.push_back(cache);
+  const ModelCall call{.types = options.types, .caches = caches, .decoder_ids = asked.decoder_ids()};
   return asked.finish(ModelAccess::forward(model, asked.ids(), call, &asked.watcher()));
 }
 
 namespace {
+
+// Where all are of tokens, all rows' logits are one product with the output layer.
+Tensor logits_together(const Model& model, const std::deque<analysis::Attributing>& asked,
+                       std::span<const AttributeOptions> options, const Tensor& hidden) {
+  if (std::ranges::any_of(options, [](const AttributeOptions& each) { return each.of == GradientOf::label; }))
+    return {};
+  std::vector<std::int64_t> rows;
+  rows.reserve(asked.size());
+  for (const analysis::Attributing& each : asked) rows.push_back(each.row());
+  return models::output_of(ModelAccess::parts(model), function).uncapped(analysis::rows_of(hidden, rows));
+}
 
 // One pass over some of several texts, from `first` on.
 std::vector<Attribution> attribute_together(const Model& model, std::span<const analysis::Text> texts,
@@ -350,26 +349,27 @@ std::vector<Attribution> attribute_together(const Model& model, std::span<const 
   std::deque<analysis::Attributing> asked;
   std::vector<models::Watcher*> watchers;
   std::vector<ModelCache*> caches;
-  std::vector<std::int64_t> ids, starts{0};
+  std::vector<std::int64_t> ids, starts{0}, types;
   for (std::size_t n = first; n < last; ++n) {
     analysis::of_text(n, texts.size(), [&] { asked.emplace_back(model, texts[n], options[n]); });
     analysis::Attributing& each = asked.back();
     each.begin_at(std::ssize(ids));
-    watchers.push_back(&each.watcher()), caches.push_back(&each.cache());
+    watchers.push_back(&each.watcher());
+    if (ModelCache* const cache = each.cache()) caches.push_back(cache);
+    analysis::add_types(texts[n], ids.size(), types);
     ids.insert(ids.end(), each.ids().begin(), each.ids().end());
     starts.push_back(std::ssize(ids));
   }
   analysis::All all(watchers);
-  const Tensor hidden = ModelAccess::forward(model, ids, {.starts = starts, .caches = caches}, &all);
+  const Tensor hidden = ModelAccess::forward(model, ids, {.starts = starts, .types = types, .caches = caches}, &all);
+  const Tensor logits = logits_together(model, asked, options.subspan(first, last - first), hidden);
   std::vector<Attribution> found;
-  // All rows' logits are one product with the output layer.
-  std::vector<std::int64_t> rows;
-  rows.reserve(asked.size());
-  for (const analysis::Attributing& each : asked) rows.push_back(each.row());
-  const Tensor logits =
-      models::output_of(ModelAccess::parts(model), function).uncapped(analysis::rows_of(hidden, rows));
-  for (std::size_t n = 0; n < asked.size(); ++n)
-    found.push_back(asked[n].finish(hidden, logits.view().select(0, static_cast<std::int64_t>(n))));
+  found.reserve(asked.size());
+  for (std::size_t n = 0; n < asked.size(); ++n) {
+    std::optional<View> known;
+    if (logits.count() > 0) known = logits.view().select(0, static_cast<std::int64_t>(n));
+    found.push_back(asked[n].finish(hidden, known));
+  }
   return found;
 }
 
@@ -444,6 +444,7 @@ std::string to_json(const Attribution& x, const TensorJson& tensor) {
               {"logit", x.logit},
               {"capped_logit", x.capped_logit},
               {"heads", json("heads", x.heads)}};
+  if (x.of == GradientOf::label) why["of"] = "label";
   if (x.cross.count() > 0) why["cross"] = json("cross", x.cross);
   if (x.neurons.count() > 0)
     why.update({{"neurons", json("neurons", x.neurons)}, {"mlp_biases", json("mlp_biases", x.mlp_biases)}});

@@ -111,6 +111,7 @@ Averaged<Ablation> average(std::span<const Ablation> found) {
   average_tensor(found, "kl", &Ablation::kl, out);
   average_tensor(found, "cosine_distance", &Ablation::cosine_distance, out);
   for (Ablation* each : {&out.mean, &out.standard_error}) {
+    each->of = found.front().of;
     each->token = common(found, &Ablation::token, different);
     each->against = common(found, &Ablation::against, different);
     each->heads = common(found, &Ablation::heads, {});
@@ -168,6 +169,7 @@ Averaged<Attribution> average(std::span<const Attribution> found, std::span<cons
         &Attribution::rounding, &Attribution::feature_bias, &Attribution::feature_error})
     average_number(found, number, out);
   for (Attribution* each : {&out.mean, &out.standard_error}) {
+    each->of = found.front().of;
     each->token = common(found, &Attribution::token, std::int64_t{-1});
     each->against = common(found, &Attribution::against, different);
     each->position = common(found, &Attribution::position, std::int64_t{-1});

@@ -15,9 +15,10 @@ constexpr std::int64_t rows_at_once = 64;
 
 }  // namespace
 
-Tensor row_weights(const models::AttentionStep& step, const View& q, const KvCache& cache, std::int64_t length) {
+Tensor row_weights(const models::AttentionStep& step, const View& q, const KvCache& cache, std::int64_t row,
+                   std::int64_t length) {
   AttentionOptions options = step.options();
-  if (options.offset) options.offset = Offset(length - 1);  // the cache may go on behind the row
+  if (options.offset) options.offset = Offset(row);  // the keys may go on behind it
   return attention_weights(q, cache, {}, options, {.lse_low = {}, .queries = {}, .keys = Range{0, length}});
 }
 

@@ -70,23 +70,13 @@ class Asked {
     if (options_.of == GradientOf::log_probability && options_.tokens.empty())
       fail(ErrorCode::bad_value, function, "there are no tokens whose log-probability is asked for");
     if (options_.of == GradientOf::cosine) check_vector();
-    if (options_.of == GradientOf::label) check_labels();
+    if (options_.of == GradientOf::label) analysis::head_of(function, parts_, options_.token, options_.against);
     if (options_.of != GradientOf::sum) return;
     if (!options_.cotangent && options_.at_places.empty())
       fail(ErrorCode::bad_value, function, "a sum needs a cotangent of the hidden states, or of places");
     const View& first = options_.cotangent ? *options_.cotangent : options_.at_places.front().values;
     copies_ = first.rank() == 3 ? first.size(0) : 1;
     if (copies_ < 1) fail(ErrorCode::bad_shape, function, "a cotangent has shape {}, of no number", first.shape());
-  }
-
-  void check_labels() const {
-    if (!parts_.head)
-      fail(ErrorCode::bad_value, function, "a label is of a model with a task's head, and this one of type {} has none",
-           parts_.info.type);
-    const std::int64_t count = parts_.head->output.out_size();
-    for (const auto& each : {options_.token, options_.against})
-      if (each && (*each < 0 || *each >= count))
-        fail(ErrorCode::bad_value, function, "a label is {}, expected 0 to {}", *each, count - 1);
   }
 
   void check_vector() const {

@@ -52,6 +52,7 @@ Copies Stream::all() const {
 Stream::Line Stream::line(const Copies& copies) const {
   Line line{.ids = {}, .starts = {0}};
   for (const std::size_t text : copies) {
+    add_types(texts_[text], line.ids.size(), line.types);
     line.ids.insert(line.ids.end(), ids_[text].begin(), ids_[text].end());
     line.starts.push_back(std::ssize(line.ids));
   }
@@ -61,7 +62,7 @@ Stream::Line Stream::line(const Copies& copies) const {
 models::Batch Stream::batch(const Line& line, const Copies& copies) const {
   const ModelInfo& info = parts_.info;
   if (!info.encoder_decoder()) {
-    models::Batch out = models::batch_of(line.ids, {.starts = line.starts}, info);
+    models::Batch out = models::batch_of(line.ids, {.starts = line.starts, .types = line.types}, info);
     for (std::size_t copy = 0; copy < copies.size(); ++copy)
       for (auto row = line.starts[copy]; row < line.starts[copy + 1]; ++row)
         out.positions[static_cast<std::size_t>(row)] += first(copies[copy]);

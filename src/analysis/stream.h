@@ -50,7 +50,7 @@ class Stream {
   using Forks = std::deque<std::vector<KvCache>>;
   // Copies' ids one after another.
   struct Line {
-    std::vector<std::int64_t> ids, starts;
+    std::vector<std::int64_t> ids, starts, types = {};
   };
   Copies all() const;
   Line line(const Copies& copies) const;

@@ -23,11 +23,18 @@ void check_held(std::string_view function, std::string_view name, std::span<cons
 
 void check_text(const Text& text, const ModelInfo& info) {
   if (info.encoder_decoder()) {
-    models::encoder_batch_of(text.ids, {}, info);
+    models::encoder_batch_of(text.ids, {.types = text.types}, info);
     models::decoder_batch_of({.decoder_ids = text.decoder_ids}, info);
   } else {
-    models::batch_of(text.ids, {.decoder_ids = text.decoder_ids}, info);
+    models::batch_of(text.ids, {.types = text.types, .decoder_ids = text.decoder_ids}, info);
   }
+}
+
+void add_types(const Text& text, std::size_t count, std::vector<std::int64_t>& types) {
+  if (types.empty() && text.types.empty()) return;
+  types.resize(count);
+  types.insert(types.end(), text.types.begin(), text.types.end());
+  types.resize(count + text.ids.size());
 }
 
 std::int64_t first_row_of(std::string_view function, std::int64_t first_row, std::int64_t count,

@@ -13,9 +13,9 @@
 
 namespace attend::inline v0::analysis {
 
-// What a model is asked about: ids, and of an encoder-decoder those of its decoder's text.
+// What a model is asked about: ids, of an encoder-decoder those of its decoder's text, and types as ModelCall has them.
 struct Text {
-  std::span<const std::int64_t> ids, decoder_ids = {};
+  std::span<const std::int64_t> ids, decoder_ids = {}, types = {};
 
   // Those that answers come after.
   std::span<const std::int64_t> answering() const { return decoder_ids.empty() ? ids : decoder_ids; }
@@ -23,6 +23,9 @@ struct Text {
 
 // Throws bad_value, as Model::forward().
 void check_text(const Text& text, const ModelInfo& info);
+
+// Adds a text's types to those of the `count` rows before it, which stay none as long as no text has some.
+void add_types(const Text& text, std::size_t count, std::vector<std::int64_t>& types);
 
 // ---- What stands before a row ----
 
@@ -62,12 +65,15 @@ std::vector<Options> for_each_text(std::string_view function, std::span<const Op
   if (options.size() == count) return {options.begin(), options.end()};
   return std::vector<Options>(count, options[0]);
 }
-// The texts of so many ids, with the options' decoder_ids.
+// The texts of so many ids, with the options' decoder_ids and types.
 template <class Options>
 std::vector<Text> texts_of(std::span<const std::vector<std::int64_t>> ids, std::span<const Options> options) {
   std::vector<Text> texts;
   texts.reserve(ids.size());
-  for (std::size_t n = 0; n < ids.size(); ++n) texts.push_back({ids[n], options[n].decoder_ids});
+  for (std::size_t n = 0; n < ids.size(); ++n) {
+    texts.push_back({ids[n], options[n].decoder_ids});
+    if constexpr (requires { options[n].types; }) texts.back().types = options[n].types;
+  }
   return texts;
 }
 

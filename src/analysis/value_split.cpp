@@ -83,7 +83,7 @@ class ValueOfHead {
       for (std::int64_t d = 0; d < size(); ++d)
         direction.data<float>()[d] = static_cast<float>(u[static_cast<std::size_t>(head_ * size() + d)]);
     });
-    ModelCache* const caches[] = {&asked.cache()};
+    ModelCache* const caches[] = {asked.cache()};
     const Tensor hidden = ModelAccess::forward(
         model_, asked.ids(), {.caches = caches, .decoder_ids = asked.decoder_ids()}, &asked.watcher());
     const Attribution found = asked.finish(hidden);

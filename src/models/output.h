@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <utility>
 
@@ -13,9 +12,8 @@ namespace attend::inline v0::models {
 // Logits [...,vocabulary] of hidden states [...,E], f32: softcap(scale * (W hidden + b)).
 struct Output {
   Linear layer;
-  double scale = 1;                       // T5's, of what its output layer is given
-  double softcap = 0;                     // c > 0: a logit becomes c * tanh(logit / c) (Gemma 2)
-  std::optional<Linear> projection = {};  // that hidden states come of, after the last norm, without a bias (OPT-350m)
+  double scale = 1;    // T5's, of what its output layer is given
+  double softcap = 0;  // c > 0: a logit becomes c * tanh(logit / c) (Gemma 2)
 
   Tensor uncapped(const View& hidden) const;
   Tensor logits(const View& hidden) const;

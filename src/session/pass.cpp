@@ -69,7 +69,7 @@ class Askings {
   models::Watcher* watcher() {
     return watchers_.empty() ? nullptr : watchers_.size() == 1 ? watchers_.front() : &*all_;
   }
-  ModelCache* cache() { return attributing_ ? &attributing_->cache() : nullptr; }
+  ModelCache* cache() { return attributing_ ? attributing_->cache() : nullptr; }
   void finish() {
     if (attributing_) pass_.why = attributing_->finish(pass_.hidden);
     if (lensing_) pass_.lens = lensing_->finish(pass_.hidden);

@@ -401,7 +401,7 @@ def analysis_calls(attend, decoder, cache, np):
         "Patching.to_csv": (patching.to_csv, (), {}),
         "Patching.to_json": (patching.to_json, (), {}),
         "Model.attribute": (decoder.attribute, ([1, 2, 3],), {
-            "token": 7, "against": 8, "position": 1, "cache": cache, "decoder_ids": None, "features": None}),
+            "token": 7, "against": 8, "position": 1, "cache": cache, "decoder_ids": None, "features": None, "of": "logit", "types": None}),
         "Results": (attend.Results, ([ablation],), {}),
         "Results.average": (several.average, ({"a": (0, 2)},), {}),
         "Average": (attend.Average, (0.5, 0.5, 3), {}),
@@ -409,7 +409,7 @@ def analysis_calls(attend, decoder, cache, np):
         "Model.lens": (decoder.lens, ([1, 2, 3],), {"positions": [0, 2], "top": 4, "decoder_ids": None}),
         "Model.ablate": (decoder.ablate, ([1, 2, 3],), {
             "token": 7, "against": 8, "rows": [1, 2], "heads": [(0, 1), (1, 0)], "set": "mean", "progress": float,
-            "attention": "self", "decoder_ids": None, "first_row": 1, "cache": cache}),
+            "attention": "self", "decoder_ids": None, "first_row": 1, "cache": cache, "of": "logit", "types": None}),
         "Model.patch": (decoder.patch, ([1, 2, 3], [1, 4, 3], 7, 8), {
             "what": "residual", "position": 1, "progress": float, "attention": "self", "decoder_ids": None, "spans": {"a": (1, 2)},
             "first_row": 1, "clean_cache": cache, "corrupt_cache": None, "estimate": False}),

@@ -17,6 +17,7 @@ struct AblationChange {
 // What its kind of model has.
 std::vector<AblationChange> all_of(const Ablation& x) {
   if (x.cosine_distance.count() > 0) return {{"cosine_distance", x.cosine_distance}};
+  if (x.log_probability.count() == 0) return {{"logit", x.logit}};  // of labels that don't exclude each other
   return {{"logit", x.logit}, {"log_probability", x.log_probability}, {"kl", x.kl}};
 }
 
@@ -36,14 +37,17 @@ std::vector<AblationChange> changes_of(const char* function, const Ablation& x) 
 AblationChange change_of(const char* function, const Ablation& x, std::string_view name) {
   const std::vector<AblationChange> all = all_of(x);
   const bool encoder = all.front().name == "cosine_distance";
-  if (name.empty()) name = encoder ? "cosine_distance" : "log_probability";
+  if (name.empty()) name = all.size() == 1 ? all.front().name : "log_probability";
   const auto found = std::ranges::find(all, name, &AblationChange::name);
   constexpr std::string_view known[] = {"log_probability", "logit", "kl", "cosine_distance"};
   if (std::ranges::find(known, name) == std::end(known))
     fail(ErrorCode::bad_value, function,
          "change: expected 'log_probability', 'logit', 'kl' or 'cosine_distance', got '{}'", name);
   if (found == all.end())
-    fail(ErrorCode::bad_value, function, "change is {}, which {} do not have", name, encoder ? "encoders" : "decoders");
+    fail(ErrorCode::bad_value, function, "change is {}, which {} do not have", name,
+         encoder           ? "encoders"
+         : all.size() == 1 ? "labels that do not exclude each other"
+                           : "decoders");
   if (found->values.count() == 1 && found->values.rank() == 1)
     fail(ErrorCode::bad_shape, function, "the heads were taken out together: there is one number, and no map");
   check_numbers(function, "change", found->values, 2);

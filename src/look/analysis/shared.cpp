@@ -78,8 +78,11 @@ std::string in_quotes(const AnalysisOf& of, std::int64_t token) {
 
 std::string answer_of(const AnalysisOf& of, std::int64_t token, const std::optional<std::int64_t>& against) {
   if (token < 0) return "the answers";  // an average over texts with different ones
-  std::string text = in_quotes(of, token);
-  if (against) text += *against < 0 ? ", not others" : fmt::format(", not {}", in_quotes(of, *against));
+  const auto quoted = [&](std::int64_t n) {
+    return n < std::ssize(of.labels) ? fmt::format("“{}”", of.labels[static_cast<std::size_t>(n)]) : in_quotes(of, n);
+  };
+  std::string text = quoted(token);
+  if (against) text += *against < 0 ? ", not others" : fmt::format(", not {}", quoted(*against));
   return text;
 }
 

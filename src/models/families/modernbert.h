@@ -31,6 +31,7 @@ class ModernBert {
   }
   LayerParts parts(std::size_t n) const;
   const Matrix& words() const { return words_; }
+  std::optional<Norm> last_norm() const { return &*norm_; }
   Tensor finish(const Tensor& x) const { return norm_->forward(x); }  // [N,E], f32
 
  private:

@@ -32,10 +32,7 @@ Opt::Opt(Loading& loading, const Member& config) : info_(read_decoder(loading, c
   if (norms_before_ && !config["_remove_final_layer_norm"].truth()) norm_ = read_norm(loading, at + "final_layer_norm");
   output_ = loading.head(at + "embed_tokens.weight", words_, info_.input_size, info_.vocabulary,
                          config["tie_word_embeddings"].truth());
-  if (info_.input_size != E) {
-    project_out_ = loading.linear(at + "project_out", E, info_.input_size, false);
-    if (output_) output_->projection = Linear::borrow(project_out_->weight());
-  }
+  if (info_.input_size != E) project_out_ = loading.linear(at + "project_out", E, info_.input_size, false);
   loading.ignore_head("score.", true);
   loading.ignore_head("qa_outputs.", true);
 }

@@ -30,7 +30,8 @@ class Opt {
 
   std::int64_t hidden_size() const { return info_.input_size; }
   std::optional<Norm> last_norm() const { return norm_ ? std::optional<Norm>(&*norm_) : std::nullopt; }
-  const std::optional<Output>& output() const { return output_; }  // none: a bare model
+  const Linear* last_projection() const { return project_out_ ? &*project_out_ : nullptr; }  // after the last norm
+  const std::optional<Output>& output() const { return output_; }                            // none: a bare model
 
  private:
   struct Layer {

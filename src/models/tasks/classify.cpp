@@ -54,9 +54,9 @@ Tensor logits_of(std::string_view function, const TaskRun& run, std::int64_t cou
   return logits;
 }
 
-ScoreFunction function_of(const models::TaskHead& head, std::int64_t labels) {
+ScoreFunction function_of(const models::TaskHead& head) {
   if (head.regression) return ScoreFunction::none;
-  return head.several || labels == 1 ? ScoreFunction::sigmoid : ScoreFunction::softmax;
+  return head.chooses() ? ScoreFunction::softmax : ScoreFunction::sigmoid;
 }
 
 }  // namespace
@@ -66,7 +66,7 @@ Classification classify(const Model& model, std::span<const TaskText> texts, con
   const TaskRun run(function, "texts", model, ModelTask::classify, options);
   const std::int64_t labels = std::ssize(model.info().labels);
   Classification made;
-  made.function = options.function.value_or(function_of(run.head(), labels));
+  made.function = options.function.value_or(function_of(run.head()));
   made.logits =
       logits_of(function, run, std::ssize(texts), labels, options, made.cut, [&](std::size_t n) { return texts[n]; });
   made.scores = made.logits.clone();

@@ -7,6 +7,10 @@
 
 namespace attend::inline v0::models {
 
+bool TaskHead::chooses() const {
+  return task != ModelTask::classify || !(several || regression || output.out_size() == 1);
+}
+
 std::int64_t TaskHead::row_read(std::span<const std::int64_t> ids) const {
   if (reads == Reads::first) return 0;
   if (!padding) return std::ssize(ids) - 1;

@@ -31,6 +31,10 @@ struct TaskHead {
   bool several = false;     // of classify: a text may have several labels
   bool regression = false;  // of classify: its one output is a number and no probability
 
+  // Whether its outputs are of alternatives, one of which holds: softmax makes probabilities of them.
+  bool chooses() const;
+  // Of `first` and `last`: which row of a sequence it reads.
+  std::int64_t row_read(std::span<const std::int64_t> ids) const;
   // The rows that it reads of hidden states [N,E] of sequences that begin at starts: [sequences,E], of `each` all
   // [N,E].
   Tensor rows(const Tensor& hidden, std::span<const std::int64_t> ids, std::span<const std::int64_t> starts) const;
@@ -41,9 +45,6 @@ struct TaskHead {
   // The same of the hidden states [N,E] of one sequence, of `each` by the logits of its row `position`.
   Tensor input_gradient(const Tensor& hidden, std::span<const std::int64_t> ids, std::int64_t position,
                         const Tensor& d) const;
-
- private:
-  std::int64_t row_read(std::span<const std::int64_t> ids) const;
 };
 
 // The task that the file is of, by the class that config.json names, and where the tensors are; none: it is of no task
