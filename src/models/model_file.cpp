@@ -13,6 +13,7 @@
 #include "models/model_types.h"
 #include "models/other_types.h"
 #include "models/published_config.h"
+#include "models/tasks/logit_score.h"
 #include "models/tasks/task_texts.h"
 
 namespace attend::inline v0 {
@@ -229,13 +230,22 @@ void read_sentences(const std::filesystem::path& path, const models::GgufFile* g
 }
 
 // How a task's texts become ids, or why that is not known.
-void read_texts(const std::filesystem::path& path, const Member& config, Model::Parts& parts) {
+void read_texts(const std::filesystem::path& path, const Member& config, bool of_logits, Model::Parts& parts) {
   try {
     parts.texts = std::make_shared<const models::TaskTexts>(
-        models::read_task_texts(path, config, parts.head->task, parts.info.longest));
+        models::read_task_texts(path, config, of_logits, parts.head->task, parts.info.longest));
   } catch (const Error& error) {
     parts.texts_error = error;
   }
+}
+
+// A decoder that ranks by the logits of a yes and a no, where the folder says so: it stays a decoder besides.
+bool read_logit_score(const std::filesystem::path& path, Model::Parts& parts) {
+  const std::optional<models::LogitScore> score = models::read_logit_score(path, parts.info.vocabulary);
+  if (!score) return false;
+  parts.head = models::head_of(*score, models::output_of(parts, function));
+  parts.info.task = ModelTask::classify, parts.info.head = "LogitScore", parts.info.labels = {"LABEL_0"};
+  return true;
 }
 
 void read_vectors(const std::filesystem::path& path, const models::GgufFile* gguf, const Member& config, bool of_task,
@@ -309,7 +319,8 @@ Model Model::load(const std::filesystem::path& name, const ModelOptions& options
   if (file.gguf && info.decoder()) models::read_own_generation(*file.gguf, info);
   auto parts = std::make_shared<Parts>(Parts{
       .kept = loading.keep(), .family = std::move(family), .info = std::move(info), .head = std::move(reader.head())});
-  if (parts->head) read_texts(path, config, *parts);
+  const bool of_logits = !file.gguf && !parts->head && read_logit_score(path, *parts);
+  if (parts->head) read_texts(path, config, of_logits, *parts);
   read_vectors(path, file.gguf ? &*file.gguf : nullptr, said, (head && head->of_task) || is_task(parts->info), *parts);
   parts->tokenizer = std::make_unique<models::OwnTokenizer>(inside, false);
   const models::TextRules* of_vectors = parts->sentences ? &parts->sentences->texts

@@ -204,6 +204,25 @@ std::string phi35(const Conversation& x) {
   return text + (x.prompt ? "<|assistant|>\n" : eos(x));
 }
 
+// ---- Pairs ----
+
+// The first of that role; none: the template's own words.
+std::string_view said_by(const Conversation& x, std::string_view role, std::string_view otherwise = "") {
+  const auto found = std::ranges::find(x.messages, role, &Message::role);
+  return found == x.messages.end() ? otherwise : std::string_view(found->content);
+}
+
+std::string qwen3_reranker(const Conversation& x) {
+  return turn("system",
+              "Judge whether the Document meets the requirements based on the Query and the Instruct provided. Note "
+              "that the answer can only be \"yes\" or \"no\".") +
+         turn("user", fmt::format("<Instruct>: {}\n<Query>: {}\n<Document>: {}",
+                                  said_by(x, "system",
+                                          "Given a web search query, retrieve relevant passages that answer the query"),
+                                  said_by(x, "query"), said_by(x, "document"))) +
+         "<|im_start|>assistant\n<think>\n\n</think>\n\n";
+}
+
 // ---- Which is which ----
 
 struct Known {
@@ -236,6 +255,7 @@ constexpr Known known[] = {
     {"6b2fedcaff5489ce48d01fbbd17c7a46d4bf78001a5d05ec91d6067bf102e56f", phi3_medium},
     {"107f446a0c69ad81516797efae2998f51b1c8e3ea6e74253dcaff6629306bfc7", phi35},
     {"78d976a442bcde2f0be15aafbb8e3050e1104f86732266f68403251b89982a90", phi35},
+    {"dd6e0b6b63e185c0fc380322d94195ae0fd004f8623ab56d66ebde808f3914c2", qwen3_reranker},
 };
 
 Chat no_chat(const Place& place, std::string_view why) {
@@ -270,7 +290,7 @@ Chat recognize_chat(const Place& place, std::string_view chat_template) {
   const auto found = std::ranges::find(known, sha256(chat_template), &Known::sha256);
   if (found == std::end(known))
     return no_chat(place, "the chat template is none of those that are known (docs/models.md lists them)");
-  return {.render = found->render};
+  return {.render = found->render, .of_pairs = found->render == qwen3_reranker};
 }
 
 Chat read_chat(const std::filesystem::path& folder) {

@@ -18,6 +18,7 @@ struct Conversation {
 struct Chat {
   // No function: there is no template, or it is not known, and `why_not` says it.
   std::string (*render)(const Conversation&) = nullptr;
+  bool of_pairs = false;  // its messages are a query and a document, and what the system says of them
   std::optional<Error> why_not = {};
   std::optional<std::string> bos = {}, eos = {};
   std::optional<std::string> text = {};  // of the template, known or not

@@ -229,9 +229,10 @@ std::string Tokenizer::chat(std::span<const Message> messages, bool add_generati
   if (messages.empty()) fail(ErrorCode::bad_value, function, "expected messages");
   for (std::size_t n = 0; n < messages.size(); ++n) {
     const auto& [role, content] = messages[n];
-    if (role != "system" && role != "user" && role != "assistant")
-      fail(ErrorCode::bad_value, function, "message {} has the role {}, expected system, user or assistant", n + 1,
-           quote(role));
+    const bool of_pair = (chat.of_pairs || chat.why_not) && (role == "query" || role == "document");
+    if (role != "system" && role != "user" && role != "assistant" && !of_pair)
+      fail(ErrorCode::bad_value, function, "message {} has the role {}, expected {}", n + 1, quote(role),
+           chat.of_pairs ? "system, query or document" : "system, user or assistant");
     decode_utf8(content, {function, fmt::format("message {}", n + 1)});
   }
   if (chat.why_not) throw Error(*chat.why_not);

@@ -44,6 +44,8 @@ def check(ours, theirs, messages, prompt):
 def test_templates(name, written, tmp_path):
     template = TEMPLATES[name]
     if written == "with a line's end":
+        if template.endswith("\n"):
+            pytest.skip("it has one, and Jinja would keep that of two")
         template += "\n"
     if written == "as one line":
         if template.startswith(("{%-", "{{-")):
@@ -52,7 +54,7 @@ def test_templates(name, written, tmp_path):
     folder = make(tmp_path, template)
     ours, theirs = attend.Tokenizer.load(folder), PreTrainedTokenizerFast.from_pretrained(folder)
     dice = random.Random(name)
-    roles = ["system", "user", "assistant"]
+    roles = ["system", "query", "document"] if name == "qwen3_reranker" else ["system", "user", "assistant"]
     orders = [order for count in (1, 2, 3, 4) for order in itertools.product(roles, repeat=count)]
     orders += [("system", *["user", "assistant"] * 3), *[("user", "assistant") * 2] * 20, *[("system", "user", "assistant", "user")] * 20]
     for order in orders:

@@ -8,6 +8,7 @@ import importlib.resources
 import inspect
 import json
 import os
+import pathlib
 import re
 
 import numpy as np
@@ -26,6 +27,7 @@ import attend
 
 sentence_transformers = pytest.importorskip("sentence_transformers")
 modules = pytest.importorskip("sentence_transformers.sentence_transformer.modules")
+LogitScore = pytest.importorskip("sentence_transformers.cross_encoder.modules").LogitScore
 
 TOLERANCE = 1e-5
 SENTENCES = ["the cat sat on a mat.", "The CATs ran", "a", "", "dogs, cats, dogs", "the cat " * 60, "unknown words", "ran the mat . " * 3]
@@ -289,3 +291,115 @@ def test_rank_is_cross_encoders(tmp_path, case, activation, saved):
     found = ours.rank("the cat", SENTENCES, count=5)
     assert [each.passage for each in found] == [each["corpus_id"] for each in expected]
     np.testing.assert_allclose([each.score for each in found], [each["score"] for each in expected], atol=TOLERANCE)
+
+
+# ---- Decoders that rank by a yes and a no ----
+
+RERANKER = (pathlib.Path(__file__).parents[1] / "golden/chat/qwen3_reranker.jinja").read_text()
+CHATTED = [*SENTENCES[:3], *SENTENCES[4:], "the cat sat " * 70, "<|im_end|> é 中文"]
+
+
+def bytes_tokenizer(template, **options):
+    """A token for each byte, and the template's own."""
+    alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    own = tokenizers.Tokenizer(tokenizers.models.BPE({each: n for n, each in enumerate(alphabet)}, []))
+    own.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    own.decoder = tokenizers.decoders.ByteLevel()
+    own.add_special_tokens(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
+    made = transformers.PreTrainedTokenizerFast(tokenizer_object=own, pad_token="<|endoftext|>", eos_token="<|im_end|>", **options)
+    made.chat_template = template
+    return made
+
+
+@pytest.fixture
+def reranker(tmp_path):
+    """reranker(case, ...): a folder as Qwen3-Reranker's, that CrossEncoder saved."""
+    def get(case="qwen3", template=RERANKER, no=20, tokenizer=None, **options):
+        plain, whole = tmp_path / "plain", tmp_path / "whole"
+        large = {"vocab_size": 300, "max_position_embeddings": 2048}
+        made(dataclasses.replace(CASES[case], config=CASES[case].config | large)).save_pretrained(plain)
+        bytes_tokenizer(template, **tokenizer or {"model_max_length": 2048}).save_pretrained(plain)
+        first = modules.Transformer(str(plain), transformer_task="text-generation")
+        theirs = sentence_transformers.CrossEncoder(modules=[first, LogitScore(10, no)], **options)
+        theirs.save(str(whole))
+        return whole
+
+    return get
+
+
+@pytest.mark.parametrize("case, options", [
+    ("qwen3", {}), ("qwen3", {"no": None}), ("qwen3 bias, tied", {}), ("llama", {}), ("qwen3", {"activation_fn": torch.nn.Identity()}),
+    ("qwen3", {"prompts": {"web": "Find what answers."}, "default_prompt_name": "web"}),
+    ("qwen3", {"tokenizer": {"model_max_length": 500}}), ("qwen3", {"tokenizer": {"model_max_length": 30}}),
+    ("qwen3", {"tokenizer": {"model_max_length": 500, "truncation_side": "left"}}),
+], ids=str)
+def test_a_yes_less_a_no(reranker, case, options):
+    folder = reranker(case, **options)
+    theirs, ours = sentence_transformers.CrossEncoder(str(folder)), attend.Model.load(folder)
+    assert (ours.info.task, ours.info.head, ours.info.labels) == ("classify", "LogitScore", ["LABEL_0"])
+    assert ours.info.decoder and not ours.info.embeds
+    expected = theirs.rank("the cat", CHATTED)
+    found = ours.rank("the cat", CHATTED)
+    scores = {each["corpus_id"]: each["score"] for each in expected}
+    assert [scores[each.passage] for each in found] == pytest.approx([each.score for each in found], abs=TOLERANCE)
+    assert sorted((each["score"] for each in expected), reverse=True) == pytest.approx([each.score for each in found], abs=TOLERANCE)
+    assert len({round(each.score, 5) for each in found}) > 1 or options.get("tokenizer", {}).get("model_max_length") == 30
+    pairs = [("the cat", each) for each in CHATTED]
+    logits = theirs.predict(pairs, activation_fn=torch.nn.Identity())
+    np.testing.assert_allclose(ours.classify(pairs).logits[:, 0], logits, atol=TOLERANCE)
+    prompted = theirs.predict(pairs, prompt="Say what fits.", activation_fn=torch.nn.Identity())
+    got = ours.rank("the cat", CHATTED, prompt="Say what fits.", function="none")
+    np.testing.assert_allclose([each.score for each in got], [prompted[each.passage] for each in got], atol=TOLERANCE)
+    text = ours.tokenizer.chat([{"role": "query", "content": "a"}, {"role": "document", "content": "b"}])
+    ids = ours.tokenizer.encode(text, special=False).ids
+    if not options:
+        assert ours.task_logits(ids)[0, 0] == pytest.approx(float(ours.classify(("a", "b")).logits[0, 0]), abs=1e-6)
+        why = ours.attribute(ids, of="label")
+        assert why.logit == pytest.approx(float(ours.task_logits(ids)[0, 0]), abs=1e-6)
+        assert abs(why.heads.sum() + why.mlps.sum() + why.embedding + why.bias - why.logit) < 1e-5
+        with pytest.raises(ValueError, match="expected a pair: the chat template has a query and a document"):
+            ours.classify("the cat")
+
+
+def test_without_modules_it_is_a_decoder(reranker):
+    folder = reranker()
+    whole = attend.Model.load(folder)
+    (folder / "modules.json").unlink()
+    plain = attend.Model.load(folder)
+    assert plain.info.task is None and plain.info.head is None and plain.info.decoder
+    np.testing.assert_array_equal(plain.logits(plain.forward([5, 6])), whole.logits(whole.forward([5, 6])))
+    with pytest.raises(ValueError, match="expected a model with a head for classify"):
+        plain.rank("a", ["b"])
+
+
+@pytest.mark.parametrize("file, changes, message", [
+    ("1_LogitScore/config.json", {"true_token_id": 300}, "true_token_id: expected"),
+    ("1_LogitScore/config.json", {"other": 1}, "other"),
+    ("1_LogitScore/config.json", {"module_input_name": "scores"}, "module_input_name: .*scores.* is not known here; .*causal_logits"),
+    ("sentence_bert_config.json", {"transformer_task": "sequence-classification"}, "transformer_task: .* is not known here; 'text-gen"),
+    ("sentence_bert_config.json", {"modality_config": {
+        "text": {"method": "forward", "method_output_name": "logits"},
+        "message": {"method": "forward", "method_output_name": "logits", "format": "structured"}}}, "format: .*structured.* is not known"),
+    ("sentence_bert_config.json", {"modality_config": None}, "modality_config"),
+    ("config_sentence_transformers.json", {"activation_fn": "my.Own"}, "activation_fn: .*my.Own.* is not known here"),
+])
+def test_what_a_reranker_says_that_is_not_known(reranker, file, changes, message):
+    folder = reranker()
+    edited(folder / file, **changes)
+    with pytest.raises(OSError, match=message):
+        attend.Model.load(folder).rank("a", ["b"])
+
+
+def test_a_template_and_modules_that_are_not_known(reranker):
+    folder = reranker()
+    (folder / "sentence_bert_config.json").unlink()
+    with pytest.raises(OSError, match="has no sentence_bert_config.json, which says how pairs become text"):
+        attend.Model.load(folder).rank("a", ["b"])
+    folder = reranker(template=RERANKER.replace("Judge", "Say"))
+    with pytest.raises(OSError, match="the chat template is none of those that are known"):
+        attend.Model.load(folder).rank("a", ["b"])
+    listed = json.loads((folder / "modules.json").read_text())
+    listed.append(listed[1] | {"idx": 2, "name": "2", "path": "2_Dense", "type": "sentence_transformers.base.modules.dense.Dense"})
+    (folder / "modules.json").write_text(json.dumps(listed))
+    with pytest.raises(OSError, match="Transformer, LogitScore, Dense are not known here together; Transformer, LogitScore are"):
+        attend.Model.load(folder)

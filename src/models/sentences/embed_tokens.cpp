@@ -24,6 +24,9 @@ const Model::Parts& checked_parts(const Model& model) {
          "thing; forward() gives its hidden states",
          parts.info.type);
   if (!parts.tokens) throw Error(*parts.pooling);
+  if (parts.tokens->texts.chats)
+    fail(ErrorCode::bad_file, function,
+         "sentence-transformers renders texts with this model's chat template, which is not known here");
   return parts;
 }
 

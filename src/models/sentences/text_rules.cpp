@@ -39,10 +39,12 @@ struct Transformer {
 };
 constexpr Transformer transformers[] = {{"feature-extraction", "token_embeddings", "last_hidden_state"},
                                         {"sequence-classification", "scores", "logits"},
-                                        {"fill-mask", "token_embeddings", "logits"}};
+                                        {"fill-mask", "token_embeddings", "logits"},
+                                        {"text-generation", "causal_logits", "logits"}};
 
 // The arguments of sentence-transformers' class Transformer.
-void read_transformer(const Member& config, const Transformer& is, std::optional<std::int64_t>& length, TextRules& to) {
+void read_transformer(const Member& config, Gives gives, std::optional<std::int64_t>& length, TextRules& to) {
+  const Transformer& is = transformers[static_cast<std::size_t>(gives)];
   config.only({"max_seq_length", "do_lower_case", "tokenizer_name_or_path", "model_args", "model_kwargs", "config_args",
                "config_kwargs", "tokenizer_args", "processor_kwargs", "processing_kwargs", "backend",
                "transformer_task", "modality_config", "module_output_name", "unpad_inputs", "query_length",
@@ -55,11 +57,13 @@ void read_transformer(const Member& config, const Transformer& is, std::optional
   check_arguments(config, "processing_kwargs", {});
   only_value(config, "transformer_task", is.task);
   only_value(config, "module_output_name", is.gives);
-  if (config.given("modality_config")) {
+  // Of a decoder it must say whether texts go through the chat template.
+  if (config.given("modality_config") || gives == Gives::next_words) {
     const Member modalities = config["modality_config"];
     only_value(modalities["text"], "method", "forward");
     only_value(modalities["text"], "method_output_name", is.output);
     to.chats = modalities.has("message");
+    if (to.chats) only_value(modalities["message"], "format", "flat");
   }
   for (const char* key : {"processor_kwargs", "tokenizer_args"}) {
     check_arguments(config, key,
@@ -98,9 +102,12 @@ void read_lengths(std::string_view function, const fs::path& folder, bool has_mo
   for (auto name = std::begin(names); name != std::end(names) && !said; ++name) {
     read_if_there(function, folder / fmt::format("sentence_{}_config.json", *name), [&](const Member& config) {
       said = !config.value().empty();
-      read_transformer(config, transformers[static_cast<std::size_t>(gives)], length, to);
+      read_transformer(config, gives, length, to);
     });
   }
+  if (gives == Gives::next_words && !said)
+    fail(ErrorCode::bad_file, function, "{} has no sentence_bert_config.json, which says how pairs become text",
+         quote(folder.string()));
   to.max_tokens = std::min(length.value_or(longest), longest);
 }
 

@@ -22,7 +22,7 @@ struct TextRules {
 };
 
 // What the Transformer of a modules.json gives.
-enum class Gives : std::uint8_t { hidden_states, class_scores, word_scores };
+enum class Gives : std::uint8_t { hidden_states, class_scores, word_scores, next_words };
 // Of the folder that has the tokenizer's files. has_modules: a modules.json names it, whose Transformer has a file
 // beside them. longest: tokens that the model takes.
 void read_lengths(std::string_view function, const std::filesystem::path& folder, bool has_modules, Gives gives,

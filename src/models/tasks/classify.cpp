@@ -24,7 +24,7 @@ void check_finite(std::string_view function, const Tensor& logits) {
 // The logits [texts,labels] of so many texts, of which text(n) is one.
 template <class Text>
 Tensor logits_of(std::string_view function, const TaskRun& run, std::int64_t count, std::int64_t labels,
-                 const TaskOptions& options, std::int64_t& cut, Text text) {
+                 const std::string& prompt, const TaskOptions& options, std::int64_t& cut, Text text) {
   Tensor logits({count, labels});
   const models::TaskHead& head = run.head();
   cut = run.run({
@@ -37,7 +37,7 @@ Tensor logits_of(std::string_view function, const TaskRun& run, std::int64_t cou
       .tokens =
           [&](std::size_t n) {
             models::TextTokens tokens;
-            Encoding all = run.encode(n, text(n), tokens.cut);
+            Encoding all = run.encode(n, text(n), tokens.cut, prompt);
             tokens.ids = std::move(all.ids), tokens.types = std::move(all.types);
             return tokens;
           },
@@ -67,8 +67,10 @@ Classification classify(const Model& model, std::span<const TaskText> texts, con
   const std::int64_t labels = std::ssize(model.info().labels);
   Classification made;
   made.function = options.function.value_or(function_of(run.head()));
-  made.logits =
-      logits_of(function, run, std::ssize(texts), labels, options, made.cut, [&](std::size_t n) { return texts[n]; });
+  // Transformers' pipeline knows no prompts, and of chat templates CrossEncoder alone has texts.
+  const std::string prompt = run.rules().chats ? run.rules().default_prompt : "";
+  made.logits = logits_of(function, run, std::ssize(texts), labels, prompt, options, made.cut,
+                          [&](std::size_t n) { return texts[n]; });
   made.scores = made.logits.clone();
   models::apply(made.function, made.scores);
   return made;
@@ -129,9 +131,9 @@ Ranking rank(const Model& model, std::string_view query, std::span<const std::st
          fmt::join(std::span(labels).first(std::min<std::size_t>(labels.size(), 4)), ", "));
   Ranking made;
   made.function = options.function.value_or(run.rules().rank_function.value_or(ScoreFunction::sigmoid));
-  const std::string asked = options.prompt.value_or(run.rules().default_prompt) + std::string(query);
-  Tensor scores = logits_of(function, run, std::ssize(passages), 1, options, made.cut, [&](std::size_t n) {
-    return TaskText{asked, passages[n]};
+  const std::string prompt = options.prompt.value_or(run.rules().default_prompt);
+  Tensor scores = logits_of(function, run, std::ssize(passages), 1, prompt, options, made.cut, [&](std::size_t n) {
+    return TaskText{query, passages[n]};
   });
   models::apply(made.function, scores);
   made.passages.reserve(passages.size());

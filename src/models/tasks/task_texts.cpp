@@ -71,7 +71,8 @@ std::span<const ScoreFunction> score_functions() {
 
 namespace models {
 
-TaskTexts read_task_texts(const fs::path& folder, const Member& config, ModelTask task, std::int64_t longest) {
+TaskTexts read_task_texts(const fs::path& folder, const Member& config, bool of_logits, ModelTask task,
+                          std::int64_t longest) {
   const bool fills = task == ModelTask::fill;
   TaskTexts texts;
   const fs::path inside = transformer_folder(folder);
@@ -80,8 +81,8 @@ TaskTexts read_task_texts(const fs::path& folder, const Member& config, ModelTas
   read_tokenizer_config({config.place(), none}, config, texts);
   read_if_there(reading, inside / "tokenizer_config.json",
                 [&](const Member& tokenizer) { read_tokenizer_config(tokenizer, config, texts); });
-  read_lengths(reading, inside, is_there(folder / "modules.json"), fills ? Gives::word_scores : Gives::class_scores,
-               longest, texts);
+  const Gives gives = of_logits ? Gives::next_words : fills ? Gives::word_scores : Gives::class_scores;
+  read_lengths(reading, inside, is_there(folder / "modules.json"), gives, longest, texts);
   read_if_there(reading, folder / "config_sentence_transformers.json", [&](const Member& own) {
     read_prompts(own, fills ? "SparseEncoder" : "CrossEncoder", texts);
     if (own.given("activation_fn")) texts.rank_function = read_function(own["activation_fn"]);
@@ -124,17 +125,43 @@ TaskRun::TaskRun(std::string_view function, std::string_view name, const Model& 
       rules_(with(*parts_.texts, function, options)),
       tokenizer_((parts_.of_texts ? parts_.of_texts : parts_.tokenizer)->get()) {}
 
-Encoding TaskRun::encode(std::size_t n, const TaskText& text, bool& cut) const {
+Encoding TaskRun::chat(const TaskText& text, const std::string& prompt) const {
+  if (!text.second)
+    fail(ErrorCode::bad_value, function_, "expected a pair: the chat template has a query and a document");
+  std::vector<Message> said;
+  if (!prompt.empty()) said.push_back({"system", prompt});
+  said.push_back({"query", std::string(text.text)});
+  said.push_back({"document", std::string(*text.second)});
+  return tokenizer_.encode(tokenizer_.chat(said, false), false);
+}
+
+// What the model reads its answer behind stands at the template's end, and is written over what a text was cut to. As
+// sentence-transformers finds it: the tokens in which what is said of other texts ends.
+void TaskRun::keep_end_of_template(Encoding& cut, const std::string& prompt) const {
+  const Encoding one = chat({"0", "0"}, prompt), other = chat({"1 2 3 4", "1 2 3 4"}, prompt);
+  const auto same =
+      std::mismatch(one.ids.rbegin(), one.ids.rend(), other.ids.rbegin(), other.ids.rend()).first - one.ids.rbegin();
+  if (same == std::min(std::ssize(one.ids), std::ssize(other.ids))) return;
+  const auto kept = std::min(same, std::ssize(cut.ids));
+  std::copy(one.ids.end() - kept, one.ids.end(), cut.ids.end() - kept);
+}
+
+Encoding TaskRun::whole(const TaskText& text, const std::string& prompt) const {
+  if (rules_.chats) return chat(text, prompt);
+  const std::string asked = prompt + std::string(text.text);
+  return text.second ? tokenizer_.encode_pair(asked, *text.second) : tokenizer_.encode(asked);
+}
+
+Encoding TaskRun::encode(std::size_t n, const TaskText& text, bool& cut, const std::string& prompt) const {
   try {
-    Encoding all =
-        embedded(text.second ? tokenizer_.encode_pair(text.text, *text.second) : tokenizer_.encode(text.text),
-                 tokenizer_, model_.info());
+    Encoding all = embedded(whole(text, prompt), tokenizer_, model_.info());
     const std::int64_t count = std::ssize(all.ids);
     all = cut_encoding(std::move(all), rules_.max_tokens, rules_.cuts_begin);
     cut = std::ssize(all.ids) < count;
     if (all.ids.empty()) fail(ErrorCode::bad_value, function_, "has no tokens");
     if (cut && !options_.truncate)
       fail(ErrorCode::bad_value, function_, "has {} tokens, the model takes {}", count, rules_.max_tokens);
+    if (cut && rules_.chats) keep_end_of_template(all, prompt);
     if (!rules_.types) std::fill(all.types.begin(), all.types.end(), 0);
     return all;
   } catch (const Error& error) {
