@@ -54,6 +54,7 @@ HEADS = {
     "nomic_bert classify": head("nomic_bert", CLASSIFY), "nomic_bert tag": head("nomic_bert", TAG),
     "nomic_bert fill": head("nomic_bert", FILL),
     "gte classify": head("gte", CLASSIFY, num_labels=1), "gte tag": head("gte", TAG, **FIVE),
+    "gte fill": head("gte", FILL, hidden_act="relu", layer_norm_eps=1e-2), "gte fill untied": head("gte", FILL, tie_word_embeddings=False),
     "gpt2 classify": head("gpt2", CLASSIFY, pad_token_id=0), "gpt2 tag": head("gpt2", TAG, **FIVE),
     "gpt_neox classify": head("gpt_neox", CLASSIFY, pad_token_id=0), "gpt_neox tag": head("gpt_neox", TAG),
     "opt classify": head("opt", CLASSIFY), "llama classify": head("llama", CLASSIFY, num_labels=3), "llama tag": head("llama", TAG, **FIVE),
@@ -63,7 +64,7 @@ HEADS = {
     "qwen2 tag": head("qwen2", TAG), "qwen3 classify": head("qwen3", CLASSIFY, num_labels=1), "qwen3 tag": head("qwen3", TAG),
     "smollm3 classify": head("smollm3", CLASSIFY), "smollm3 tag": head("smollm3", TAG), "phi3 classify": head("phi3", CLASSIFY),
     "phi3 tag": head("phi3", TAG), "olmo2 classify": head("olmo2", CLASSIFY), "gemma2 classify": head("gemma2", CLASSIFY),
-    "gemma2 tag": head("gemma2", TAG),
+    "gemma2 tag": head("gemma2", TAG), "gemma3 classify": head("gemma3 bare", CLASSIFY, num_labels=3),
 }
 TASKS = {CLASSIFY: "classify", TAG: "tag", FILL: "fill", "PreTraining": "fill"}
 

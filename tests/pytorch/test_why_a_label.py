@@ -21,7 +21,7 @@ ATTRIBUTED = [
     "bert classify", "bert one", "bert tag", "bert fill", "roberta classify", "distilbert classify", "distilbert fill", "mpnet classify",
     "albert classify", "albert fill", "electra classify", "electra fill", "nomic_bert classify", "gte classify", "modernbert classify",
     "modernbert classify mean", "modernbert tag", "modernbert fill", "llama classify", "llama tag", "qwen3 classify", "qwen3 tag",
-    "gemma2 classify", "olmo2 classify", "gpt2 classify", "gpt_neox classify", "opt classify"]
+    "gemma2 classify", "gemma3 classify", "olmo2 classify", "gpt2 classify", "gpt_neox classify", "opt classify"]
 
 
 def typed(name):
