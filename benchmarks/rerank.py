@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Times reranking 100 passages of 120 tokens beside Transformers: a BERT of MiniLM's shape with a head of one label, f32.
+"""Times reranking 100 passages of 120 tokens beside Transformers and ONNX Runtime: a BERT of MiniLM's shape with a head of one label.
 
 Usage: benchmarks/rerank.py FOLDER [--rounds 9]; FOLDER has MiniLM, whose tokenizer and shape are taken; the weights are random.
-Both have as many threads as there are cores, and tokenise. Transformers (sdpa) takes the passages in batches of 8, 32 and 100: the best
-counts. A round has all in turns. Scores must agree within 1e-5. It prints a Markdown table of milliseconds: median, lowest, highest.
+All compute in f32, have as many threads as there are cores, and tokenise. Transformers (sdpa) and ONNX Runtime (where it is installed, with
+onnx and onnxscript: the graph that PyTorch exports) take the passages in batches of 8, 32 and 100: the best counts. A round has all in
+turns. Scores must agree within 1e-5. It prints a Markdown table of milliseconds: median, lowest, highest.
 """
 import argparse
+import importlib.util
 import os
 import tempfile
 import time
@@ -17,6 +19,18 @@ import torch
 import transformers
 
 import attend
+
+
+def exported(model, folder):
+    """ONNX Runtime's session of the model, or None where it is not installed."""
+    if importlib.util.find_spec("onnxruntime") is None:
+        return None
+    import onnxruntime
+    inputs = {name: torch.ones((2, 16), dtype=torch.int64) for name in ("input_ids", "attention_mask", "token_type_ids")}
+    batch, length = torch.export.Dim("batch", min=1, max=4096), torch.export.Dim("length", min=2, max=512)
+    torch.onnx.export(model, (), f"{folder}/model.onnx", kwargs=inputs, input_names=list(inputs), output_names=["logits"], dynamo=True,
+                      external_data=False, opset_version=20, dynamic_shapes={name: {0: batch, 1: length} for name in inputs})
+    return onnxruntime.InferenceSession(f"{folder}/model.onnx", providers=["CPUExecutionProvider"])
 
 
 def main():
@@ -37,19 +51,29 @@ def main():
         tokenizer.save_pretrained(folder)
         ours = attend.Model.load(folder)
 
-        def theirs(batch):
-            scores = []
-            with torch.inference_mode():
-                for n in range(0, len(passages), batch):
-                    some = passages[n : n + batch]
-                    inputs = tokenizer([query] * len(some), some, padding=True, truncation=True, max_length=512, return_tensors="pt")
-                    scores.append(torch.sigmoid(model(**inputs).logits[:, 0]))
-            return torch.cat(scores).numpy()
+        session = exported(model, folder)
 
+        def by_torch(inputs):
+            with torch.inference_mode():
+                return model(**{name: torch.from_numpy(each) for name, each in inputs.items()}).logits.numpy()
+
+        def theirs(logits, batch):
+            scores = []
+            for n in range(0, len(passages), batch):
+                some = passages[n : n + batch]
+                inputs = tokenizer([query] * len(some), some, padding=True, truncation=True, max_length=512, return_tensors="np")
+                scores.append(1 / (1 + np.exp(-logits(dict(inputs))[:, 0])))
+            return np.concatenate(scores)
+
+        peers = {"Transformers": by_torch}
+        if session:
+            peers["ONNX Runtime"] = lambda inputs: session.run(None, inputs)[0]
         calls = {"attend, `rank()`": lambda: ours.rank(query, passages)} | {
-            f"Transformers, batches of {batch}": lambda batch=batch: theirs(batch) for batch in (8, 32, 100)}
+            f"{name}, batches of {batch}": lambda logits=logits, batch=batch: theirs(logits, batch)
+            for name, logits in peers.items() for batch in (8, 32, 100)}
         ranked = {each.passage: each.score for each in ours.rank(query, passages)}
-        np.testing.assert_allclose([ranked[n] for n in range(100)], theirs(32), atol=1e-5)
+        for logits in peers.values():
+            np.testing.assert_allclose([ranked[n] for n in range(100)], theirs(logits, 32), atol=1e-5)
         times = {name: [] for name in calls}
         for _ in range(asked.rounds):
             for name, call in calls.items():
