@@ -51,15 +51,6 @@ Tensor finished(const Model::Parts& parts, Tensor x) {
   return std::visit([&](const auto& family) { return models::layers_of(family).finish(std::move(x)); }, parts.family);
 }
 
-Tensor rows_of(const View& x, std::span<const std::int64_t> rows) {
-  Tensor out = Tensor::uninitialized({std::ssize(rows), x.size(1)}, DType::f32);
-  for (std::int64_t n = 0; n < out.size(0); ++n) {
-    const std::int64_t row = rows[static_cast<std::size_t>(n)];
-    out.view().slice(0, n, n + 1).copy_from(x.slice(0, row, row + 1));
-  }
-  return out;
-}
-
 double log_sum(std::span<const float> logits) {
   const float most = *std::ranges::max_element(logits);
   double sum = 0;

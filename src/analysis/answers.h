@@ -17,9 +17,6 @@ namespace attend::inline v0::analysis {
 // The family's last norm of x [R,E] -> [R,E], f32.
 Tensor finished(const Model::Parts& parts, Tensor x);
 
-// Rows of x [N,E], f32, as a tensor of their own.
-Tensor rows_of(const View& x, std::span<const std::int64_t> rows);
-
 // A row's logits as probabilities: log_probability = logit - log_sum.
 double log_sum(std::span<const float> logits);
 // The likeliest; of equal ones the first.

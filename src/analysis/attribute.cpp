@@ -16,6 +16,7 @@
 #include "analysis/watchers.h"
 #include "attend/analysis.h"
 #include "core/from_end.h"
+#include "layers/rows.h"
 #include "models/tasks/head.h"
 
 namespace attend::inline v0 {
@@ -339,7 +340,7 @@ Tensor logits_together(const Model& model, const std::deque<analysis::Attributin
   std::vector<std::int64_t> rows;
   rows.reserve(asked.size());
   for (const analysis::Attributing& each : asked) rows.push_back(each.row());
-  return models::output_of(ModelAccess::parts(model), function).uncapped(analysis::rows_of(hidden, rows));
+  return models::output_of(ModelAccess::parts(model), function).uncapped(rows_at(hidden, rows));
 }
 
 // One pass over some of several texts, from `first` on.

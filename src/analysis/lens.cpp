@@ -10,6 +10,7 @@
 #include "analysis/watchers.h"
 #include "attend/analysis.h"
 #include "core/message.h"
+#include "layers/rows.h"
 
 namespace attend::inline v0 {
 
@@ -63,7 +64,7 @@ struct analysis::Lensing::State {
   }
 
   void find_last(const Tensor& hidden) {
-    for_each_answer(output, rows_of(hidden, positions), [&](std::int64_t row, std::span<const float> logits) {
+    for_each_answer(output, rows_at(hidden, positions), [&](std::int64_t row, std::span<const float> logits) {
       last[static_cast<std::size_t>(row)] = likeliest(logits);
     });
   }
@@ -90,7 +91,7 @@ struct analysis::Lensing::State {
   std::vector<Tensor> kept;  // of each layer [P,E]
   OnPlaces watcher = OnPlaces([this](ModelPlace place, std::int64_t layer, const MutableView& x) {
     if (place != ModelPlace::residual) return;
-    Tensor rows = rows_of(x, positions);
+    Tensor rows = rows_at(x, positions);
     if (keeps)
       kept.push_back(std::move(rows));
     else

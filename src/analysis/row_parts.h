@@ -13,6 +13,7 @@
 #include "analysis/answers.h"
 #include "analysis/held_norm.h"
 #include "attend/analysis.h"
+#include "layers/rows.h"
 #include "models/model.h"
 
 namespace attend::inline v0::analysis {
@@ -71,7 +72,7 @@ class RowPieces : public models::Watcher {
   const models::AttentionStep& step(std::int64_t layer) const { return steps_.at(layer); }
 
  private:
-  Tensor gathered(const View& x) const { return rows_of(x.to(DType::f32), at_.empty() ? rows_ : at_); }
+  Tensor gathered(const View& x) const { return rows_at(x.to(DType::f32), at_.empty() ? rows_ : at_); }
   bool crosses() const { return read_by_ == ReadBy::cross_attention; }
   // That of the layers whose keys and weights are looked at.
   bool is_of_keys(ModelPlace place, std::int64_t layer) const;

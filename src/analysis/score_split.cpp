@@ -83,7 +83,7 @@ RotaryAngles angles_of(const models::LayerParts::Attention& own, std::int64_t to
   std::vector<std::int64_t> positions(static_cast<std::size_t>(tokens));
   std::iota(positions.begin(), positions.end(), std::int64_t{0});
   const RotaryAngles all = own.rotary->angles(positions);  // longrope's are the whole text's
-  return {analysis::rows_of(all.cos, rows), analysis::rows_of(all.sin, rows)};
+  return {rows_at(all.cos, rows), rows_at(all.sin, rows)};
 }
 
 // ---- The score ----

@@ -5,6 +5,7 @@
 
 #include "analysis/answers.h"
 #include "core/tensor_memory.h"
+#include "layers/rows.h"
 #include "models/edits.h"
 
 namespace attend::inline v0::analysis {
@@ -123,7 +124,7 @@ Tensor Stream::branch(const Copies& copies, std::span<const Edit> edits,
         decodes ? static_cast<std::int64_t>(copy) * std::ssize(texts_[0].decoder_ids) : whole.starts[copy];
     for (const std::int64_t row : rows[copies[copy]]) wanted.push_back(begin + row);
   }
-  Tensor hidden = finished(parts_, rows_of(x, wanted));
+  Tensor hidden = finished(parts_, rows_at(x, wanted));
   models::check_finite(hidden);
   return hidden;
 }

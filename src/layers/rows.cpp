@@ -31,6 +31,15 @@ View in_row_major(const View& x, Tensor& made) {
   return made;
 }
 
+Tensor rows_at(const View& x, std::span<const std::int64_t> rows) {
+  Tensor out = Tensor::uninitialized({std::ssize(rows), x.size(1)}, DType::f32);
+  for (std::int64_t n = 0; n < out.size(0); ++n) {
+    const std::int64_t row = rows[static_cast<std::size_t>(n)];
+    out.view().slice(0, n, n + 1).copy_from(x.slice(0, row, row + 1));
+  }
+  return out;
+}
+
 double dot(const float* a, const float* b, std::int64_t count) {
   std::array<double, 8> sums{};  // side by side, as compilers make vectors of them
   std::int64_t n = 0;

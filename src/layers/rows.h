@@ -1,6 +1,9 @@
 // Whole tensors through the kernels for rows, cut over the threads.
 #pragma once
 
+#include <cstdint>
+#include <span>
+
 #include "attend/tensor.h"
 
 namespace attend::inline v0 {
@@ -13,6 +16,9 @@ View in_row_major(const View& x, Tensor& made);
 
 // sum += x, row-major, sum in f32 and as many elements.
 void add_to(Tensor& sum, const View& x);
+
+// Rows of x [N,E], as a tensor of their own, f32.
+Tensor rows_at(const View& x, std::span<const std::int64_t> rows);
 
 // sum of a b, in double.
 double dot(const float* a, const float* b, std::int64_t count);

@@ -250,6 +250,24 @@ Tensor attend(const Batch& batch, const AttentionStep& step, const MutableView& 
   return std::move(rows.context);
 }
 
+FirstRows::FirstRows(const Batch& batch) {
+  for (std::size_t s = 0; s + 1 < batch.starts.size(); ++s) {
+    const std::int64_t begin = batch.starts[s], end = std::min(batch.starts[s + 1], begin + fewest_rows);
+    for (std::int64_t row = begin; row < end; ++row) rows.push_back(row);
+    starts.push_back(std::ssize(rows));
+  }
+}
+
+Tensor attend_first(const Batch& batch, const AttentionStep& step, const FirstRows& of, const View& q, const View& k,
+                    const View& v) {
+  Rows rows(q, step.heads);
+  AttentionOptions options = step.options();
+  options.query_starts = View(of.starts.data(), DType::i64, {std::ssize(of.starts)});
+  options.key_starts = View(batch.starts.data(), DType::i64, {std::ssize(batch.starts)});
+  attention_into(rows.out, {}, rows.q, by_heads(k, step.kv_heads), by_heads(v, step.kv_heads), options);
+  return std::move(rows.context);
+}
+
 Tensor attend_memory(const Batch& batch, const AttentionStep& step, const MutableView& q, const Linear& key,
                      const Linear& value) {
   if (batch.watcher) show(batch, ModelPlace::cross_q, step.layer, q);

@@ -60,10 +60,15 @@ struct Batch {
   Watcher* watcher = nullptr;
   const Knockouts* knockouts = nullptr;
   Kept* kept = nullptr;  // what a pass back needs is kept here
+  // Of the last layer all keys and values are made, and of each sequence only the first token's row goes on: of those
+  // families that can, and before no one's eyes.
+  bool first_rows = false;
   Stack stack = Stack::only;
   const Memory* memory = nullptr;                 // of a decoder that reads an encoder's text; null: caches have it
   std::vector<std::vector<KvCache*>> cross = {};  // as layers, of the encoder's text
 
+  // Where each sequence begins.
+  std::span<const std::int64_t> begins() const { return std::span(starts).first(starts.size() - 1); }
   std::int64_t sequences() const { return static_cast<std::int64_t>(starts.size()) - 1; }
   // Each family's page says so where its pass comes to a place.
   void at(ModelPlace place, std::size_t layer, Tensor& values) const {
@@ -102,6 +107,9 @@ struct Batch {
   void activate(std::size_t layer, Activation f, Tensor& x, const Tensor* gated = nullptr) const;
 };
 
+// Attention of fewer rows takes another path, with other bits: of some of a call's rows so many are computed.
+inline constexpr std::int64_t fewest_rows = 9;
+
 // How a layer attends: what is not of every model.
 struct AttentionStep {
   std::int64_t layer = 0, heads = 0, kv_heads = 0;
@@ -125,6 +133,17 @@ struct AttentionStep {
 // itself and, where there are caches, what came before it; these then have it too. A watcher may change all three.
 Tensor attend(const Batch& batch, const AttentionStep& step, const MutableView& q, const MutableView& k,
               const MutableView& v);
+// The first rows of each sequence, so many that attention takes the road that it takes for all of them: its bits are
+// the same then.
+struct FirstRows {
+  explicit FirstRows(const Batch& batch);
+
+  std::vector<std::int64_t> rows;       // of the batch
+  std::vector<std::int64_t> starts{0};  // [sequences + 1]: of rows
+};
+// The same of these rows, q [rows,heads * D], each of which sees all of its sequence.
+Tensor attend_first(const Batch& batch, const AttentionStep& step, const FirstRows& rows, const View& q, const View& k,
+                    const View& v);
 // The same of a decoder's rows over the encoder's text, whose keys and values these two layers make: once, where there
 // are caches.
 Tensor attend_memory(const Batch& batch, const AttentionStep& step, const MutableView& q, const Linear& key,

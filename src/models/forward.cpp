@@ -4,6 +4,7 @@
 
 #include "core/message.h"
 #include "core/tensor_memory.h"
+#include "layers/rows.h"
 #include "models/edits.h"
 #include "models/knockouts.h"
 #include "models/model.h"
@@ -247,6 +248,18 @@ Tensor forward_both(const Of& family, std::span<const std::int64_t> ids, const M
 }
 
 }  // namespace
+
+Tensor ModelAccess::first_rows(const Model& model, std::span<const std::int64_t> ids, const ModelCall& call) {
+  const auto* bert = std::get_if<models::Bert>(&model.parts_->family);
+  if (!bert || !bert->takes_first_rows()) {
+    const std::vector<std::int64_t> starts = models::checked_starts("starts", call.starts, std::ssize(ids));
+    return rows_at(forward(model, ids, call, nullptr), std::span(starts).first(starts.size() - 1));
+  }
+  const MemoryReuse reuse;
+  Batch batch = models::batch_of(ids, call, model.info());
+  batch.first_rows = true;
+  return models::run(*bert, model.info().layers, batch, call, model.info(), nullptr);
+}
 
 Tensor ModelAccess::forward(const Model& model, std::span<const std::int64_t> ids, const ModelCall& call,
                             models::Watcher* watcher) {

@@ -11,9 +11,8 @@ namespace {
 
 constexpr const char* function = "Model";
 
-// So many rows' masks stand at once, of all heads alike or of each. Of no fewer rows than the whole call takes the
-// fused path by, so that bits are its.
-constexpr std::int64_t rows_alike = 512, rows_by_head = 64, fewest_rows = 9;
+// So many rows' masks stand at once, of all heads alike or of each.
+constexpr std::int64_t rows_alike = 512, rows_by_head = 64;
 
 // Positions, rising, each once.
 std::vector<std::int64_t> places(std::string_view name, const std::vector<std::int64_t>& given, std::int64_t count) {

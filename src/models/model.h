@@ -60,6 +60,9 @@ struct ModelAccess {
   // Model::forward(), before a watcher's eyes.
   static Tensor forward(const Model& model, std::span<const std::int64_t> ids, const ModelCall& call,
                         models::Watcher* watcher);
+  // Of each sequence the first token's last hidden state, [sequences,E], without what the last layer makes of the other
+  // rows where the family can leave that out.
+  static Tensor first_rows(const Model& model, std::span<const std::int64_t> ids, const ModelCall& call);
   static const Model::Parts& parts(const Model& model) { return *model.parts_; }
   static std::vector<KvCache>& layers(ModelCache& cache) { return cache.layers_; }
   static const std::vector<KvCache>& layers(const ModelCache& cache) { return cache.layers_; }

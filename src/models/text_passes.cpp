@@ -125,8 +125,18 @@ class Window {
     const TextTokens& any = texts_[pass.front()];
     if (any.unseen > 0) knockouts.emplace_back();
     for (std::int64_t n = 0; n < any.unseen; ++n) knockouts[0].keys.push_back(-1 - n);
+    if (passes_.first) return use_first(ids, starts, types, texts);
     const Tensor hidden = hidden_of(ids, starts, types, knockouts);
     passes_.use({hidden, texts, ids, starts});
+  }
+
+  void use_first(const std::vector<std::int64_t>& ids, std::vector<std::int64_t> starts,
+                 const std::vector<std::int64_t>& types, const std::vector<std::size_t>& texts) const {
+    const Tensor hidden = ModelAccess::first_rows(model_, ids, {.starts = starts, .types = types});
+    std::vector<std::int64_t> first_ids;
+    for (std::size_t n = 0; n < texts.size(); ++n) first_ids.push_back(ids[static_cast<std::size_t>(starts[n])]);
+    std::iota(starts.begin(), starts.end(), 0);
+    passes_.use({hidden, texts, first_ids, starts});
   }
 
   // A text without tokens, as a static table may be given one, has no row.

@@ -31,7 +31,8 @@ struct TextPasses {
   std::function<std::size_t(std::size_t)> bytes;  // of text n
   std::function<TextTokens(std::size_t)> tokens;  // of text n; called by several threads
   std::function<void(const TextPass&)> use;       // called by several threads
-  std::function<void(double)> progress = {};      // told the share that is done, by the calling thread
+  bool first = false;  // of each text its first token's state alone is made and used: all have one row then
+  std::function<void(double)> progress = {};  // told the share that is done, by the calling thread
 };
 // How many of them were cut. Memory does not grow with their number. Of several whose tokens() throws the first is
 // told. Bits: of a text the same alone as among others.

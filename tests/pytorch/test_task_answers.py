@@ -177,6 +177,19 @@ def test_pairs_are_cut(tmp_path, most):
             np.testing.assert_array_equal(ours.classify([pair], max_tokens=most).logits, ours.task_logits(ids, types=types))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", [name for name in HEADS if "classify" in name or name == "bert one"])
+def test_rows_that_the_head_does_not_read_are_left_out_without_a_trace(name, dtype, tmp_path):
+    """Of texts alone and among others, shorter and longer than attention takes another road for."""
+    folder, *_ = opened(tmp_path, HEADS[name])
+    ours = attend.Model.load(folder, dtype=dtype)
+    texts = [" ".join((["the", "cat", "sat", "on", "a", "mat", "."] * 9)[:count]) for count in (1, 3, 6, 7, 8, 20, 60)]
+    together = ours.classify(texts).logits
+    for text, row in zip(texts, together, strict=True):
+        np.testing.assert_array_equal(ours.classify([text]).logits[0], row)
+        np.testing.assert_array_equal(ours.task_logits(ours.tokenizer.encode(text).ids)[0], row)
+
+
 @pytest.mark.parametrize("changes, types", [
     ({}, False), ({"model_input_names": ["input_ids", "token_type_ids"]}, True), ({"model_input_names": ["input_ids"]}, False),
     ({"tokenizer_class": "BertTokenizer"}, True), ({"tokenizer_class": None}, True), ({"tokenizer_class": "BertTokenizerFast"}, True),

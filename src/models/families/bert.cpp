@@ -197,17 +197,32 @@ LayerParts Bert::parts(std::size_t n) const {
   return parts;
 }
 
+Tensor Bert::attended(const Batch& batch, std::size_t n, const Tensor& x, const RotaryAngles& angles) const {
+  const Layer& layer = layers_[which_[n]];
+  std::vector<Tensor> qkv = Linear::forward_each({&layer.query, &layer.key, &layer.value}, x);
+  batch.projected(n, qkv[0].view(), qkv[1].view(), qkv[2].view());
+  const Dims by_heads{x.size(0), info_.heads, info_.head_size};
+  if (rotary_)
+    for (Tensor* each : {&qkv[0], &qkv[1]}) RotaryEmbedding::rotate(each->view().reshape(by_heads), angles);
+  return attend(batch, step(n), qkv[0].view(), qkv[1].view(), qkv[2].view());
+}
+
+Tensor Bert::attended_first(const Batch& batch, std::size_t n, Tensor& x) const {
+  const Layer& layer = layers_[which_[n]];
+  const std::vector<Tensor> kv = Linear::forward_each({&layer.key, &layer.value}, x);
+  const FirstRows rows(batch);
+  Tensor z = attend_first(batch, step(n), rows, layer.query.forward(rows_at(x, rows.rows)), kv[0], kv[1]);
+  x = rows_at(x, batch.begins());
+  return rows_at(z, std::span(rows.starts).first(rows.starts.size() - 1));
+}
+
 void Bert::run(const Batch& batch, Tensor& x, std::int64_t first, std::int64_t last) const {
   const RotaryAngles angles = rotary_ ? rotary_->angles(batch.positions, batch.starts) : RotaryAngles();
-  const Dims by_heads{x.size(0), info_.heads, info_.head_size};
   for (auto n = static_cast<std::size_t>(first); n < static_cast<std::size_t>(last); ++n) {
     const Layer& layer = layers_[which_[n]];
     batch.at(ModelPlace::residual, n, x);
-    std::vector<Tensor> qkv = Linear::forward_each({&layer.query, &layer.key, &layer.value}, x);
-    batch.projected(n, qkv[0].view(), qkv[1].view(), qkv[2].view());
-    if (rotary_)
-      for (Tensor* each : {&qkv[0], &qkv[1]}) RotaryEmbedding::rotate(each->view().reshape(by_heads), angles);
-    Tensor z = attend(batch, step(n), qkv[0].view(), qkv[1].view(), qkv[2].view());
+    const bool narrows = batch.first_rows && n + 1 == which_.size();
+    Tensor z = narrows ? attended_first(batch, n, x) : attended(batch, n, x, angles);
     batch.at(ModelPlace::z, n, z);
     add_to(x, batch.seen(ModelPlace::attention, n, layer.output.forward(z)));
     x = batch.normed(NormPlace::attention_sum, n, layer.attention_norm, x);

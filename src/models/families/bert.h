@@ -30,6 +30,8 @@ class Bert {
   void embed_backward(Backward& pass, Tensor& dx) const;
   static Tensor finish_backward(const Backward&, const Tensor& d) { return d.clone(); }
   LayerParts parts(std::size_t n) const;
+  // Whether a pass may go on with first rows alone: where they are, no position turns or weighs anything.
+  bool takes_first_rows() const { return !rotary_ && !distance_bias_ && info_.layers > 0; }
   const Matrix& words() const { return words_; }
   static Tensor finish(Tensor x) { return x; }
 
@@ -46,6 +48,9 @@ class Bert {
   void read_layers(Loading& loading, const BertType& type, const BertType::Names& names, const Member& config);
   void read_rotary_positions(const Loading& loading, const BertType& type, const Member& config);
   AttentionStep step(std::size_t n) const;
+  // The heads' outputs of all rows, or with Batch::first_rows of those that x then has.
+  Tensor attended(const Batch& batch, std::size_t n, const Tensor& x, const RotaryAngles& angles) const;
+  Tensor attended_first(const Batch& batch, std::size_t n, Tensor& x) const;
   Layer read_layer(Loading& loading, const std::string& at, const BertType& type, const BertType::Names& names) const;
   std::vector<std::int64_t> positions(const Batch& batch) const;
 

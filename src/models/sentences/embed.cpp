@@ -64,6 +64,8 @@ class Embedder {
                                            .bytes = [&](std::size_t n) { return sentences_[n].size(); },
                                            .tokens = [&](std::size_t n) { return tokens_of(n); },
                                            .use = [&](const models::TextPass& pass) { put(pass, made.vectors); },
+                                           .first = modules_.pooling.modes == std::vector{models::PoolingMode::cls} &&
+                                                    prompt_length_ == 0 && !modules_.of_table,
                                            .progress = options_.progress});
     return made;
   }

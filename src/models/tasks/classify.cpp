@@ -48,6 +48,7 @@ Tensor logits_of(std::string_view function, const TaskRun& run, std::int64_t cou
               std::copy_n(own.data<float>() + static_cast<std::int64_t>(n) * labels, labels,
                           logits.data<float>() + static_cast<std::int64_t>(pass.texts[n]) * labels);
           },
+      .first = head.reads == models::TaskHead::Reads::first,
       .progress = options.progress,
   });
   check_finite(function, logits);
