@@ -37,7 +37,7 @@ std::vector<std::int64_t> rows_of_label(const AblateOptions& options, std::span<
   if (head.reads == Reads::mean) return all_rows(std::ssize(ids));
   if (head.reads != Reads::each) return {head.row_read(ids)};
   const std::vector<std::int64_t> rows = analysis::checked_positions(function, "rows", options.rows, std::ssize(ids));
-  return rows.empty() ? std::vector{std::ssize(ids) - 1} : rows;
+  return rows.empty() ? std::vector<std::int64_t>{std::ssize(ids) - 1} : rows;
 }
 
 std::vector<std::int64_t> checked_rows(const AblateOptions& options, std::int64_t count, const ModelInfo& info) {

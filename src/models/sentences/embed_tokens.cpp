@@ -143,7 +143,7 @@ class TokenEmbedder {
     const auto prompt = static_cast<std::int64_t>(prompt_.text.size());
     for (std::int64_t row = 0; row < std::ssize(tokens.ids); ++row) {
       const std::int64_t id = tokens.ids[static_cast<std::size_t>(row)];
-      if (std::ranges::binary_search(skipped_, id)) continue;
+      if (std::binary_search(skipped_.begin(), skipped_.end(), id)) continue;
       const Range range = row < own ? all.offsets[static_cast<std::size_t>(row)] : Range();
       kept_[n].push_back(row);
       made_[n].ids.push_back(id);
