@@ -5,6 +5,8 @@ import pytest
 
 llama_cpp = pytest.importorskip("xllamacpp")
 
+import tokenizers  # noqa: E402
+from test_published_configs import JINA, jina_folder, jina_weights  # noqa: E402
 from test_quantized_files import MODELS, TEXTS, write_folder  # noqa: E402
 
 import attend  # noqa: E402
@@ -62,3 +64,58 @@ def test_the_same_vectors(type, tmp_path):
         assert answer["usage"]["prompt_tokens"] == len(ours.tokenizer.encode(text).ids)
         vector, expected = ours.embed([text])[0], np.array(answer["data"][0]["embedding"]).ravel()
         assert vector @ expected / np.linalg.norm(vector) / np.linalg.norm(expected) > 0.999
+
+
+def write_jina(path, weights, words):
+    """The weights of test_published_configs.py as llama.cpp's converter writes Jina's second BERT."""
+    gguf = pytest.importorskip("gguf")
+    writer = gguf.GGUFWriter(path, "jina-bert-v2")
+    for add, value in ((writer.add_context_length, JINA["max_position_embeddings"]), (writer.add_embedding_length, JINA["hidden_size"]),
+                       (writer.add_feed_forward_length, JINA["intermediate_size"]), (writer.add_block_count, 3),
+                       (writer.add_head_count, JINA["num_attention_heads"]), (writer.add_layer_norm_eps, 1e-12),
+                       (writer.add_causal_attention, False), (writer.add_pooling_type, gguf.PoolingType.MEAN),
+                       (writer.add_tokenizer_model, "bert"), (writer.add_token_type_count, 2)):
+        add(value)
+    writer.add_token_list([word if word.startswith("[") else "\u2581" + word for word in words])
+    writer.add_token_types([gguf.TokenType.CONTROL if word.startswith("[") else gguf.TokenType.NORMAL for word in words])
+    for name, add in {"[PAD]": writer.add_pad_token_id, "[UNK]": writer.add_unk_token_id, "[CLS]": writer.add_bos_token_id,
+                      "[SEP]": writer.add_sep_token_id, "[MASK]": writer.add_mask_token_id}.items():
+        add(words.index(name))
+    names = {"embeddings.word_embeddings": "token_embd", "embeddings.token_type_embeddings": "token_types",
+             "embeddings.LayerNorm": "token_embd_norm"}
+    for n in range(3):
+        for own, theirs in {"attention.self.query": "attn_q", "attention.self.key": "attn_k", "attention.self.value": "attn_v",
+                            "attention.output.dense": "attn_output", "attention.output.LayerNorm": "attn_output_norm",
+                            "mlp.wo": "ffn_down", "mlp.layernorm": "layer_output_norm"}.items():
+            names[f"encoder.layer.{n}.{own}"] = f"blk.{n}.{theirs}"
+        gate, up = weights[f"encoder.layer.{n}.mlp.gated_layers.weight"].chunk(2)
+        writer.add_tensor(f"blk.{n}.ffn_gate.weight", gate.contiguous().numpy())
+        writer.add_tensor(f"blk.{n}.ffn_up.weight", up.contiguous().numpy())
+    for name, weight in weights.items():
+        module, _, kind = name.rpartition(".")
+        if module in names:
+            writer.add_tensor(f"{names[module]}.{kind}", weight.numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def test_jinas_bert(tmp_path):
+    """Beside llama.cpp's own architecture of it; its GELU is by tanh, and its vectors are scaled to length 1."""
+    weights = jina_weights()
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"{a}{b}" for a in "bcdfghjkl" for b in "aeiouwxyz")]
+    words += [f"q{letter}" for letter in "abcdefghijklmn"][:99 - len(words)]
+    write_jina(tmp_path / "model.gguf", weights, words)
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordPiece({word: n for n, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    ours = jina_folder(tmp_path, weights)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    ours, theirs = attend.Model.load(ours), serve(tmp_path / "model.gguf", embedding=True)
+    for text in ("ba", "ca de fi", " ".join(words[5:45]), " ".join(words[50:10:-1] * 2)):
+        answer = theirs.handle_embeddings({"input": text})
+        assert answer["usage"]["prompt_tokens"] == len(ours.tokenizer.encode(text).ids)
+        vector, expected = ours.embed([text], normalize=True)[0], np.array(answer["data"][0]["embedding"]).ravel()
+        np.testing.assert_allclose(vector, expected, atol=1e-3, rtol=0)
