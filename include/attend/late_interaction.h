@@ -41,7 +41,8 @@ ATTEND_API std::string_view name_of(TextRole role);
 
 struct ATTEND_API TokenVectorOptions {
   TextRole role = TextRole::document;
-  // What stands before each text in place of the role's own prompt and marker.
+  // What stands before each text in place of the role's own prompt and marker: the name of one of ModelInfo::prompts,
+  // or a text.
   std::optional<std::string> prompt = {};
   // Tokens of a text, at most: none: as the folder says. A query that is filled up has the folder's length.
   std::optional<std::int64_t> max_tokens = {};

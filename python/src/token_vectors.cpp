@@ -173,7 +173,7 @@ constexpr const char* tokens_doc =
 
 For a model whose files say so (info.vectors is "token"): those of MultiVectorEncoder of sentence-transformers, of PyLate and of
 ColBERT's own program. role: "query" or "document", which says the marker before a text, its length, whether it is filled up with
-masks (queries) and whether punctuation has vectors. prompt: what stands before each text in place of the role's own.
+masks (queries) and whether punctuation has vectors. prompt: what stands before each text in place of the role's own, by the name of one of info.prompts or as a text.
 max_tokens: longer ones are cut there; None: as the folder says. truncate: False: ValueError for longer ones. progress: True, a bar;
 or a function, called with the share done.
 

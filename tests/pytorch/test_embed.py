@@ -125,7 +125,7 @@ BERT_CONFIG, PROMPTS = "sentence_bert_config.json", "config_sentence_transformer
     (MODULES, MODES, {BERT_CONFIG: {"new_key": 1}}, [BERT_CONFIG, "new_key"]),
     (MODULES, MODES, {BERT_CONFIG: {"transformer_task": "fill-mask"}}, [BERT_CONFIG, "transformer_task"]),
     (MODULES, MODES, {BERT_CONFIG: {"processing_kwargs": {"text": {"max_length": 3}}}}, ["processing_kwargs", "text"]),
-    (MODULES, MODES, {PROMPTS: {"model_type": "SparseEncoder"}}, [PROMPTS, "model_type", "SparseEncoder"]),
+    (MODULES, MODES, {PROMPTS: {"model_type": "SparseEncoder"}}, ["modules.json", "SpladePooling"]),
     (MODULES, MODES, {PROMPTS: {"default_prompt_name": "x"}}, [PROMPTS, "default_prompt_name"]),
     (MODULES, MODES, {"tokenizer_config.json": {"truncation_side": "middle"}}, ["tokenizer_config.json", "truncation_side"]),
 ])

@@ -274,6 +274,8 @@ def test_other_models_and_functions_say_which_is_right(tmp_path):
         model.rank("the cat", DOCUMENTS, function="sigmoid")
     with pytest.raises(ValueError, match=r"texts\[0\]: has \d+ tokens, the model takes 12"):
         model.embed_tokens("the cat " * 60, role="query", truncate=False)
+    with pytest.raises(ValueError, match="prompt 'passage' is none of the model's"):
+        model.embed_tokens("the cat", prompt="passage")
     with pytest.raises(ValueError, match="role is 'passage'"):
         model.embed_tokens("the cat", role="passage")
     with pytest.raises(ValueError, match="expected a model with a head for masked words"):

@@ -61,7 +61,9 @@ class TokenEmbedder {
         texts_(texts),
         options_(options),
         of_query_(options.role == TextRole::query),
-        prompt_(read_prompt(rules_, tokenizer_, options.prompt.value_or(rules_.prompt(options.role)))) {
+        prompt_(read_prompt(rules_, tokenizer_,
+                            options.prompt ? models::prompt_text(function, rules_.texts, options.prompt)
+                                           : rules_.prompt(options.role))) {
     if (options.max_tokens && *options.max_tokens < 1)
       fail(ErrorCode::bad_value, function, "max_tokens is {}, expected 1 or more", *options.max_tokens);
     max_tokens_ = of_query_ ? rules_.query_tokens : rules_.texts.max_tokens;

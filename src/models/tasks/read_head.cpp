@@ -27,6 +27,7 @@ struct HeadRow {
   bool inside = false;               // the dense layer is one of the model's own, the pooler
   const char* activation = of_type;  // a name of Transformers' ACT2FN
   const char* norm = nullptr;
+  const char* other_norm = nullptr;   // as Transformers' modules are called, where that is another name
   const char* output_bias = nullptr;  // of an output by the embeddings, where that has a name of its own
 };
 
@@ -86,7 +87,8 @@ constexpr HeadRow rows[] = {
      .output = "lm_head.decoder",
      .dense = "lm_head.dense",
      .activation = "gelu",
-     .norm = "lm_head.norm"},
+     .norm = "lm_head.norm",
+     .other_norm = "lm_head.layer_norm"},
     {.types = " distilbert ",
      .task = ModelTask::classify,
      .reads = Reads::first,
@@ -170,8 +172,10 @@ TaskHead::Dense read_dense(Loading& loading, const HeadRow& row, const Member& c
   const bool modern = config["model_type"].text() == "modernbert";
   TaskHead::Dense dense{loading.linear(row.dense, in, out, !modern || truth_or(config, "classifier_bias", false)),
                         activation_of(row, config)};
+  const bool is_other = row.other_norm && loading.has_outside(std::string(row.other_norm) + ".weight");
   if (row.norm)
-    dense.norm = loading.layer_norm(row.norm, out, norm_eps(config), !modern || truth_or(config, "norm_bias", false));
+    dense.norm = loading.layer_norm(is_other ? row.other_norm : row.norm, out, norm_eps(config),
+                                    !modern || truth_or(config, "norm_bias", false));
   return dense;
 }
 
