@@ -150,10 +150,7 @@ void write_findings(const std::string& file, const Computed& x) {
     return writing([&] { write_file(file, graph->dot()); });
   }
   if (ending_of(file) == ".csv") return writing([&] { write_file(file, findings_csv(x)); });
-  const Picture picture = pictured(x)->picture(analysis_of(x));
-  const std::string bytes = ending_of(file) == ".png" ? picture.png() : picture.svg();
-  writing([&] { write_file(file, bytes); });
-  warn_of_missing_characters(file, picture.text());
+  write_picture(file, pictured(x)->picture(analysis_of(x)));
 }
 
 std::string findings_text(const Computed& x, const TerminalStyle& style) {

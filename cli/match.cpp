@@ -65,20 +65,15 @@ std::string match_table(const MaxSim& match, const Side& query, const Side& pass
   return fmt::format("{}\n{:>10.4f}  in all\n", fmt::join(lines_of(columns), "\n"), match.score);
 }
 
-void write_picture(const std::string& file, const Picture& picture) {
-  const std::string bytes = ending_of(file) == ".png" ? picture.png() : picture.svg();
-  writing([&] { write_file(file, bytes); });
-  warn_of_missing_characters(file, picture.text());
-  tell(fmt::format("attend: wrote {}", file));
-}
-
 void run_match(const MatchArguments& arguments) {
   const Model model = Model::load(find_model(arguments.model), model_options(arguments.dtype));
   const Side query = side_of(model, arguments.query, TextRole::query),
              passage = side_of(model, arguments.passage, TextRole::document);
   const MaxSim match = max_sim(query.vectors.vectors, passage.vectors.vectors);
-  if (!arguments.output.empty())
-    return write_picture(arguments.output, match_picture(match, query.tokens, passage.tokens));
+  if (!arguments.output.empty()) {
+    write_picture(arguments.output, match_picture(match, query.tokens, passage.tokens));
+    return tell(fmt::format("attend: wrote {}", arguments.output));
+  }
   print(arguments.json ? match_json(match, query, passage) : match_table(match, query, passage));
 }
 

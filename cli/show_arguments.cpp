@@ -241,9 +241,7 @@ void write_shown(const std::string& file, const Selection& selection, const Show
   if (ending_of(file) == ".csv") return writing([&] { write_file(file, csv_of(selection, arguments)); });
   const Picture picture = picture_of(selection, arguments);
   if (ending_of(file) == ".npy") return writing([&] { write_npy(file, stacked(picture.numbers)); });
-  const std::string bytes = ending_of(file) == ".png" ? picture.png() : picture.svg();
-  writing([&] { write_file(file, bytes); });
-  warn_of_missing_characters(file, picture.text());
+  write_picture(file, picture);
 }
 
 std::string shown_text(const Selection& selection, const ShowArguments& arguments) {

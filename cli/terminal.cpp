@@ -11,8 +11,10 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <string_view>
 
+#include "attend/tensor_files.h"
 #include "cli/command.h"
 
 namespace attend::cli {
@@ -33,6 +35,12 @@ int terminal_width() {
   int columns = 0;
   std::from_chars(given.data(), given.data() + given.size(), columns);
   return columns > 0 ? columns : 80;
+}
+
+void write_picture(const std::string& file, const Picture& picture) {
+  const std::string bytes = std::filesystem::path(file).extension() == ".png" ? picture.png() : picture.svg();
+  writing([&] { write_file(file, bytes); });
+  warn_of_missing_characters(file, picture.text());
 }
 
 void print_pages(const std::string& text) {

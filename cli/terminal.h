@@ -46,6 +46,9 @@ std::string bar(double share, int width);
 // through less where there is one. Throws Failure where it can't be written.
 void print_pages(const std::string& text);
 
+// As .png, or else as .svg. Tells which characters a .png has as boxes.
+void write_picture(const std::string& file, const Picture& picture);
+
 // How text is shown: --color and --width, as they stand on the command line.
 struct TextForm {
   std::string colour = "auto";
