@@ -22,6 +22,10 @@ Json nested(const View& x) {
   return list;
 }
 
+Json Tensors::operator()(std::string_view name, const Tensor& tensor) const {
+  return made_ ? Json::parse(made_(name, tensor)) : nested(tensor);
+}
+
 std::string text_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -18,9 +18,7 @@ Json nested(const View& tensor);
 class Tensors {
  public:
   explicit Tensors(const TensorJson& made) : made_(made) {}
-  Json operator()(std::string_view name, const Tensor& tensor) const {
-    return made_ ? Json::parse(made_(name, tensor)) : nested(tensor);
-  }
+  Json operator()(std::string_view name, const Tensor& tensor) const;  // not inline: a parser of JSON takes seconds
 
  private:
   const TensorJson& made_;
