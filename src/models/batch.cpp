@@ -11,7 +11,7 @@ namespace attend::inline v0::models {
 namespace {
 
 // [N,heads * D], or [N,heads,D] -> [1,heads,N,D]
-View by_heads(const View& x, std::int64_t heads) {
+View head_by_head(const View& x, std::int64_t heads) {
   if (x.rank() == 3) {
     const auto strides = x.strides();
     return View(x.raw(), x.dtype(), {1, heads, x.size(0), x.size(2)}, {0, strides[1], strides[0], 1});
@@ -90,7 +90,7 @@ bool append(std::span<const std::int64_t> starts, std::span<KvCache* const> cach
 // A call's rows, and where their context comes.
 struct Rows {
   Rows(const View& rows, std::int64_t heads)
-      : q(by_heads(rows, heads)),
+      : q(head_by_head(rows, heads)),
         context(Tensor::uninitialized({rows.size(0), heads * q.size(3)}, rows.dtype())),
         out(context.raw(), context.dtype(), q.shape(), {0, q.size(3), heads * q.size(3), 1}) {}
 
@@ -235,7 +235,7 @@ Tensor attend(const Batch& batch, const AttentionStep& step, const MutableView& 
     show(batch, ModelPlace::rotated_k, step.layer, k_rows);
   }
   Rows rows(q, step.heads);
-  const View k = by_heads(k_rows, step.kv_heads), v = by_heads(v_rows, step.kv_heads);
+  const View k = head_by_head(k_rows, step.kv_heads), v = head_by_head(v_rows, step.kv_heads);
   const AttentionOptions options = step.options();
   const std::span<KvCache* const> caches = caches_of(batch.layers, step.layer);
   const bool fresh = append(batch.starts, caches, k, v);
@@ -264,7 +264,7 @@ Tensor attend_first(const Batch& batch, const AttentionStep& step, const FirstRo
   AttentionOptions options = step.options();
   options.query_starts = View(of.starts.data(), DType::i64, {std::ssize(of.starts)});
   options.key_starts = View(batch.starts.data(), DType::i64, {std::ssize(batch.starts)});
-  attention_into(rows.out, {}, rows.q, by_heads(k, step.kv_heads), by_heads(v, step.kv_heads), options);
+  attention_into(rows.out, {}, rows.q, head_by_head(k, step.kv_heads), head_by_head(v, step.kv_heads), options);
   return std::move(rows.context);
 }
 
@@ -282,16 +282,17 @@ Tensor attend_memory(const Batch& batch, const AttentionStep& step, const Mutabl
       show(batch, ModelPlace::cross_k, step.layer, made[0].view());
       show(batch, ModelPlace::cross_v, step.layer, made[1].view());
     }
-    fresh = append(batch.memory->starts, caches, by_heads(made[0], step.kv_heads), by_heads(made[1], step.kv_heads));
+    fresh = append(batch.memory->starts, caches, head_by_head(made[0], step.kv_heads),
+                   head_by_head(made[1], step.kv_heads));
   }
-  if (batch.watcher) batch.watcher->attends(step, rows.q, batch.memory ? by_heads(made[1], step.kv_heads) : View());
+  if (batch.watcher) batch.watcher->attends(step, rows.q, batch.memory ? head_by_head(made[1], step.kv_heads) : View());
   if (fresh)
-    attend_fresh(batch, step, options, rows, by_heads(made[0], step.kv_heads), by_heads(made[1], step.kv_heads),
+    attend_fresh(batch, step, options, rows, head_by_head(made[0], step.kv_heads), head_by_head(made[1], step.kv_heads),
                  batch.memory->starts);
   else
     attend_cached(batch, step, options, rows, caches);
   if (fresh)
-    knock_out(batch, step, rows, {}, by_heads(made[0], step.kv_heads), by_heads(made[1], step.kv_heads),
+    knock_out(batch, step, rows, {}, head_by_head(made[0], step.kv_heads), head_by_head(made[1], step.kv_heads),
               batch.memory->starts);
   else
     knock_out(batch, step, rows, caches, {}, {}, {});
