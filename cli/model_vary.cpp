@@ -12,6 +12,7 @@
 #include "attend/variants.h"
 #include "cli/command.h"
 #include "cli/model.h"
+#include "cli/terminal.h"
 
 namespace attend::cli {
 namespace {
@@ -267,7 +268,7 @@ void run_vary(const Model& model, const std::string& text, const ModelArguments&
       writing([&] { write_file(file, ending == ".json" ? json_of(found, model, of.model) : variants_csv(found, of)); });
     } else {
       const Picture picture = head ? variants_picture(found, *head, of) : held_picture(found, of);
-      writing([&] { write_file(file, ending == ".svg" ? picture.svg() : picture.png()); });
+      write_picture(file, picture);
     }
     tell("attend: wrote " + file);
   }

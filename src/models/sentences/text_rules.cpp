@@ -125,6 +125,12 @@ void read_prompts(const Member& config, std::string_view kind, TextRules& to) {
   to.default_prompt = found->second;
 }
 
+std::string special_token(const Member& config, const char* key) {
+  if (!config.given(key)) return "";
+  const Member said = config[key];
+  return said.value().is_object() ? said["content"].text() : said.text();
+}
+
 // A word alone is a name that was mistyped: as a text it would run into the sentence.
 std::string prompt_text(std::string_view function, const TextRules& rules, const std::optional<std::string>& given) {
   if (!given) return rules.default_prompt;

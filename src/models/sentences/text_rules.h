@@ -29,6 +29,8 @@ void read_lengths(std::string_view function, const std::filesystem::path& folder
                   std::int64_t longest, TextRules& to);
 // Of config_sentence_transformers.json, of a model of that kind: "SentenceTransformer", "CrossEncoder", ...
 void read_prompts(const Member& config, std::string_view kind, TextRules& to);
+// A token that tokenizer_config.json names by a key, "mask_token", as text or with its settings; "": it does not.
+std::string special_token(const Member& config, const char* key);
 // What stands before each text: that prompt of the folder's, or that text; none: its default prompt. Throws bad_value.
 std::string prompt_text(std::string_view function, const TextRules& rules, const std::optional<std::string>& given);
 

@@ -150,11 +150,7 @@ void read_metadata(const fs::path& folder, std::int64_t longest, TokenRules& to)
 
 void read_tokens(const fs::path& folder, TokenRules& to) {
   read_if_there(function, folder / "tokenizer_config.json", [&](const Member& config) {
-    const auto token = [&](const char* key) -> std::string {
-      if (!config.given(key)) return "";
-      return config[key].value().is_object() ? config[key]["content"].text() : config[key].text();
-    };
-    to.mask = token("mask_token"), to.end = token("eos_token");
+    to.mask = special_token(config, "mask_token"), to.end = special_token(config, "eos_token");
     if (to.expansion) only_value(config, "padding_side", "right");
   });
 }

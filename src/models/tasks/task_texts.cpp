@@ -52,9 +52,7 @@ bool reads_types(const Member& tokenizer, const Member& config) {
 
 void read_tokenizer_config(const Member& tokenizer, const Member& config, models::TaskTexts& to) {
   to.types = reads_types(tokenizer, config);
-  if (!tokenizer.given("mask_token")) return;
-  const Member said = tokenizer["mask_token"];
-  to.mask = said.value().is_object() ? said["content"].text() : said.text();
+  to.mask = models::special_token(tokenizer, "mask_token");
 }
 
 }  // namespace
