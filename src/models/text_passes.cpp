@@ -81,17 +81,13 @@ class Window {
     std::vector<std::vector<std::size_t>> packed;
     std::int64_t tokens = most;
     for (const std::size_t n : order) {
-      const bool joins = !packed.empty() && tokens + length(n) <= most && shares_unseen(packed.back().front(), n);
+      const bool joins =
+          !packed.empty() && tokens + length(n) <= most && texts_[packed.back().front()].unseen == texts_[n].unseen;
       if (!joins) packed.emplace_back(), tokens = 0;
       packed.back().push_back(n);
       tokens += length(n);
     }
     return packed;
-  }
-
-  bool shares_unseen(std::size_t a, std::size_t b) const {
-    const TextTokens &x = texts_[a], &y = texts_[b];
-    return x.unseen == y.unseen && (x.unseen == 0 || x.ids.size() == y.ids.size());
   }
 
   void compute(std::size_t begin) {

@@ -91,10 +91,22 @@ def pylate(folder, case="bert", extra=("[Q] ", "[D] "), **own):
     write(folder / "sentence_bert_config.json", {"max_seq_length": 19, "do_lower_case": False})
 
 
-def stanford(folder, metadata=True, **own):
+def as_words(folder, tokens):
+    """Those that were added become words of the vocabulary, as BERT's files have them: the tokenizer takes their text apart."""
+    content = json.loads((folder / "tokenizer.json").read_text())
+    for added in [each for each in content["added_tokens"] if each["content"] in tokens]:
+        content["added_tokens"].remove(added)
+        content["model"]["vocab"][added["content"]] = added["id"]
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+
+
+def stanford(folder, metadata=True, words=True, **own):
     """As ColBERT's own program saves it: all in one file."""
-    base(folder, extra=["[unused0]", "[unused1]"], architectures=["HF_ColBERT"], tensors=lambda state: {
+    markers = ["[unused0]", "[unused1]"]
+    base(folder, extra=markers, architectures=["HF_ColBERT"], tensors=lambda state: {
         "linear.weight": projection(32, 16)} | {f"bert.{name}": value for name, value in state.items()})
+    if words:
+        as_words(folder, markers)
     if metadata:
         write(folder / "artifact.metadata", {"query_maxlen": 10, "doc_maxlen": 24, "similarity": "cosine", "dim": 16} | own)
 
@@ -114,6 +126,7 @@ FOLDERS = {
     "pylate, not filled up": lambda folder: pylate(folder, do_query_expansion=False),
     "pylate, prompts": lambda folder: pylate(folder, prompts={"query": "passage", "document": "[D] a"}),
     "stanford": stanford, "stanford, plain": lambda folder: stanford(folder, metadata=False),
+    "stanford, added": lambda folder: stanford(folder, words=False),
     "stanford, attended": lambda folder: stanford(folder, attend_to_mask_tokens=True, mask_punctuation=False),
 }
 
@@ -174,6 +187,7 @@ def test_a_marker_is_a_token_even_where_the_tokenizer_takes_it_apart(tmp_path):
     stanford(tmp_path / "m")
     ours = attend.Model.load(tmp_path / "m")
     tokenizer = ours.tokenizer
+    assert len(tokenizer.encode("[unused0]", special=False).ids) > 1
     for role, marker in [("query", "[unused0]"), ("document", "[unused1]")]:
         ids = ours.embed_tokens("the cat", role=role).ids
         assert ids[:4].tolist() == [tokenizer.id(token) for token in ("[CLS]", marker, "the", "cat")]
