@@ -134,7 +134,7 @@ ATTEND_API std::vector<std::vector<Filling>> fill(const Model& model, std::strin
 // ---- Of ids ----
 
 // The logits that the model's head gives: of classify [sequences,labels], of tag [N,labels], of fill [N,vocabulary],
-// f32. Of a decoder's folder with a head too.
+// f32. Of a decoder's folder with a head too; an encoder-decoder's decoder reads the same ids.
 ATTEND_API Tensor task_logits(const Model& model, std::span<const std::int64_t> ids, const ModelCall& call = {});
 
 }  // namespace attend::inline v0

@@ -72,6 +72,9 @@ const models::TaskHead& head_of(std::string_view function, const Model::Parts& p
   if (!parts.head)
     fail(ErrorCode::bad_value, function, "a label is of a model with a task's head, and this one of type {} has none",
          parts.info.type);
+  if (parts.info.encoder_decoder())
+    fail(ErrorCode::bad_value, function, "labels of encoder-decoders are not explained, and the model is of type {}",
+         parts.info.type);
   const std::int64_t count = parts.head->output.out_size();
   for (const auto& each : {label, against})
     if (each && (*each < 0 || *each >= count))

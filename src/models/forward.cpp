@@ -249,6 +249,19 @@ Tensor forward_both(const Of& family, std::span<const std::int64_t> ids, const M
 
 }  // namespace
 
+Tensor ModelAccess::text_states(const Model& model, std::span<const std::int64_t> ids, const ModelCall& call) {
+  const Model::Parts& parts = *model.parts_;
+  if (!parts.info.encoder_decoder() || !parts.head || ids.empty()) return forward(model, ids, call, nullptr);
+  if (!call.decoder_ids.empty())
+    fail(ErrorCode::bad_value, function, "{} decoder_ids were given, which a task's head makes of ids",
+         call.decoder_ids.size());
+  const std::vector<std::int64_t> starts = models::checked_starts("starts", call.starts, std::ssize(ids));
+  const std::vector<std::int64_t> decoder_ids = parts.head->decoder_ids(ids, starts);
+  ModelCall both = call;
+  both.decoder_ids = decoder_ids, both.decoder_starts = starts;
+  return forward(model, ids, both, nullptr);
+}
+
 Tensor ModelAccess::first_rows(const Model& model, std::span<const std::int64_t> ids, const ModelCall& call) {
   const auto* bert = std::get_if<models::Bert>(&model.parts_->family);
   if (!bert || !bert->takes_first_rows()) {

@@ -60,6 +60,9 @@ struct ModelAccess {
   // Model::forward(), before a watcher's eyes.
   static Tensor forward(const Model& model, std::span<const std::int64_t> ids, const ModelCall& call,
                         models::Watcher* watcher);
+  // Last hidden states as what reads texts has them: forward(), and of an encoder-decoder with a task's head those of
+  // its decoder, which reads the same texts behind the token that begins one (BartForSequenceClassification).
+  static Tensor text_states(const Model& model, std::span<const std::int64_t> ids, const ModelCall& call);
   // Of each sequence the first token's last hidden state, [sequences,E], without what the last layer makes of the other
   // rows where the family can leave that out.
   static Tensor first_rows(const Model& model, std::span<const std::int64_t> ids, const ModelCall& call);

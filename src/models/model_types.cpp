@@ -58,7 +58,7 @@ constexpr ModelType types[] = {
     {"opt", ModelFamily::opt, "OPTForCausalLM", "model."},
     {"bart", ModelFamily::bart, "BartForConditionalGeneration", "model."},
     {"marian", ModelFamily::bart, "MarianMTModel", "model."},
-    {"t5", ModelFamily::t5, "T5ForConditionalGeneration", ""},
+    {"t5", ModelFamily::t5, "T5ForConditionalGeneration", "transformer."},
 };
 
 const FamilyRow& row_of(ModelFamily family) {

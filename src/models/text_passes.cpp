@@ -140,7 +140,7 @@ class Window {
                    const std::vector<std::int64_t>& types, const std::vector<Knockout>& knockouts) const {
     if (ids.empty()) return Tensor({0, model_.info().embedding_size});
     starts.erase(std::ranges::unique(starts).begin(), starts.end());
-    return ModelAccess::forward(model_, ids, {.starts = starts, .types = types, .knockouts = knockouts}, nullptr);
+    return ModelAccess::text_states(model_, ids, {.starts = starts, .types = types, .knockouts = knockouts});
   }
 
   const Model& model_;

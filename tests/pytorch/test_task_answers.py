@@ -11,7 +11,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
 
 import torch
 import transformers
-from tiny_models import CASES, TOLERANCE, edit, far, written
+from tiny_models import BOTH, CASES, TOLERANCE, edit, far, written
 from tiny_tokenizers import tokenizer_of
 
 import attend
@@ -23,7 +23,7 @@ PAIRS = [("the cat", "a mat"), ("a dog ran " * 20, "the mat."), ("a", "the cat s
 
 def head(base, task, **config):
     """A case of that one, with another class and other values."""
-    case = CASES[base]
+    case = (CASES | BOTH)[base]
     stem = case.name.split("For")[0].removesuffix("LMHeadModel").removesuffix("Model")
     return dataclasses.replace(case, name=f"{stem}For{task}", config=case.config | config)
 
@@ -65,6 +65,9 @@ HEADS = {
     "smollm3 classify": head("smollm3", CLASSIFY), "smollm3 tag": head("smollm3", TAG), "phi3 classify": head("phi3", CLASSIFY),
     "phi3 tag": head("phi3", TAG), "olmo2 classify": head("olmo2", CLASSIFY), "gemma2 classify": head("gemma2", CLASSIFY),
     "gemma2 tag": head("gemma2", TAG), "gemma3 classify": head("gemma3 bare", CLASSIFY, num_labels=3),
+    "bart classify": head("bart", CLASSIFY, num_labels=3, max_position_embeddings=128, decoder_start_token_id=2),
+    "bart classify one": head("bart bare, scaled", CLASSIFY, num_labels=1, max_position_embeddings=128),
+    "t5 classify": head("t5", CLASSIFY, num_labels=3), "t5 classify gated": head("t5 gated", CLASSIFY),
 }
 TASKS = {CLASSIFY: "classify", TAG: "tag", FILL: "fill", "PreTraining": "fill"}
 
@@ -96,6 +99,9 @@ def test_logits(tmp_path, name):
     if task != "fill":
         assert ours.info.parameters == sum(each.numel() for each in shared.values() if each.dtype.is_floating_point)
     texts = [np.random.default_rng(n).integers(6, 90, n) for n in (1, 7, 40)]
+    if theirs.config.is_encoder_decoder:  # whose heads read the last id that ends a text
+        texts[0][0] = texts[1][3] = 1
+        texts[2][[5, 20]] = 1
     for ids in texts:
         types = np.random.default_rng(3).integers(0, 2, len(ids)) if "Bert" in case.name and name.startswith(("bert", "albert")) else None
         expected = logits_of(theirs, ids, types)
@@ -145,13 +151,22 @@ def opened(tmp_path, case, kind="bert", types=True, **changes):
     return folder, attend.Model.load(folder), theirs_of(case, folder), transformers.AutoTokenizer.from_pretrained(folder)
 
 
+def kind_for(name):
+    """The tokenizer that puts there what the head reads."""
+    return {"llama": "end", "bart": "ends", "t5": "ends"}.get(name.split()[0], "bert")
+
+
+def ends_for(name):
+    return {"eos_token_id": 5} if kind_for(name) == "ends" else {}
+
+
 @pytest.mark.parametrize("name, changes", [
     ("bert classify", {}), ("bert one", {}), ("roberta classify", {"problem_type": "multi_label_classification"}),
     ("distilbert classify", {"problem_type": "single_label_classification"}), ("mpnet classify", {"problem_type": "regression"}),
-    ("modernbert classify mean", {}), ("llama classify", {}),
+    ("modernbert classify mean", {}), ("llama classify", {}), ("bart classify", {}), ("t5 classify", {}),
 ], ids=str)
 def test_classify(tmp_path, name, changes):
-    _, ours, theirs, tokenizer = opened(tmp_path, HEADS[name], "end" if name.startswith("llama") else "bert", **changes)
+    _, ours, theirs, tokenizer = opened(tmp_path, HEADS[name], kind_for(name), **ends_for(name), **changes)
     pipeline = transformers.pipeline("text-classification", model=theirs, tokenizer=tokenizer, top_k=None)
     found = ours.classify([*TEXTS, *PAIRS])
     given = [*TEXTS, *({"text": first, "text_pair": second} for first, second in PAIRS)]
@@ -181,7 +196,7 @@ def test_pairs_are_cut(tmp_path, most):
 @pytest.mark.parametrize("name", [name for name in HEADS if "classify" in name or name == "bert one"])
 def test_rows_that_the_head_does_not_read_are_left_out_without_a_trace(name, dtype, tmp_path):
     """Of texts alone and among others, shorter and longer than attention takes another road for."""
-    folder, *_ = opened(tmp_path, HEADS[name])
+    folder, *_ = opened(tmp_path, HEADS[name], kind_for(name), **ends_for(name))
     ours = attend.Model.load(folder, dtype=dtype)
     texts = [" ".join((["the", "cat", "sat", "on", "a", "mat", "."] * 9)[:count]) for count in (1, 3, 6, 7, 8, 20, 60)]
     together = ours.classify(texts).logits
@@ -325,6 +340,19 @@ def test_saliency_of_a_label(tmp_path):
 
 
 # ---- What is refused ----
+
+@pytest.mark.parametrize("name", ["bart classify", "t5 classify"])
+def test_what_heads_of_encoder_decoders_refuse(tmp_path, name):
+    folder = written(tmp_path, HEADS[name])
+    ours = attend.Model.load(folder)
+    with pytest.raises(ValueError, match=r"the head reads the token that ends a text \(1\), and 3 ids have none"):
+        ours.task_logits([5, 6, 7])
+    with pytest.raises(ValueError, match="labels of encoder-decoders are not explained, and the model is of type"):
+        ours.attribute([5, 6, 1], decoder_ids=[0, 5], of="label")
+    edit(folder, eos_token_id=None)
+    with pytest.raises(OSError, match="config.json.* has no eos_token_id, which is the token that the head reads"):
+        attend.Model.load(folder)
+
 
 def test_another_task_is_refused(tmp_path):
     _, ours, *_ = opened(tmp_path, HEADS["bert classify"])

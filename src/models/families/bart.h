@@ -71,6 +71,7 @@ class Bart {
   const BartStack& decoder() const { return *decoder_; }
   static std::optional<Norm> last_norm() { return std::nullopt; }
   const std::optional<Output>& output() const { return output_; }  // none: a bare model
+  const Matrix& words() const { return encoder_->words(); }
 
  private:
   ModelInfo info_;

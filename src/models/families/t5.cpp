@@ -216,8 +216,9 @@ T5::T5(Loading& loading, const Member& config) : info_(read_encoder_decoder(load
   const bool said = config.has("scale_decoder_outputs");
   const bool scaled = said ? config.given("scale_decoder_outputs") && config["scale_decoder_outputs"].truth()
                            : !config.given("tie_word_embeddings") || config["tie_word_embeddings"].truth();
-  if (scaled) output_->scale = 1 / std::sqrt(static_cast<double>(E));
+  if (scaled && output_) output_->scale = 1 / std::sqrt(static_cast<double>(E));
   loading.ignore_ending("EncDecAttention.relative_attention_bias.weight");
+  loading.ignore_head("classification_head.", true);
 }
 
 }  // namespace attend::inline v0::models

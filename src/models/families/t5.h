@@ -78,6 +78,7 @@ class T5 {
   const T5Stack& decoder() const { return *decoder_; }
   std::optional<Norm> last_norm() const { return &decoder_->last_norm(); }
   const std::optional<Output>& output() const { return output_; }
+  const Matrix& words() const { return encoder_->words(); }
 
  private:
   ModelInfo info_;

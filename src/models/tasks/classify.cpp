@@ -154,7 +154,7 @@ Tensor task_logits(const Model& model, std::span<const std::int64_t> ids, const 
   if (!parts.head)
     fail(ErrorCode::bad_value, "task_logits", "expected a model with a task's head, and this one of type {} has none",
          parts.info.type);
-  const Tensor hidden = ModelAccess::forward(model, ids, call, nullptr);
+  const Tensor hidden = ModelAccess::text_states(model, ids, call);
   const std::vector<std::int64_t> starts = models::checked_starts("starts", call.starts, std::ssize(ids));
   Tensor logits = parts.head->logits(parts.head->rows(hidden, ids, starts));
   check_finite("task_logits", logits);

@@ -11,8 +11,23 @@ bool TaskHead::chooses() const {
   return task != ModelTask::classify || !(several || regression || output.out_size() == 1);
 }
 
+std::vector<std::int64_t> TaskHead::decoder_ids(std::span<const std::int64_t> ids,
+                                                std::span<const std::int64_t> starts) const {
+  std::vector<std::int64_t> own(ids.size());
+  std::copy_n(ids.begin(), ids.size() - 1, own.begin() + 1);
+  for (const std::int64_t first : starts.first(starts.size() - 1)) own[static_cast<std::size_t>(first)] = start;
+  return own;
+}
+
 std::int64_t TaskHead::row_read(std::span<const std::int64_t> ids) const {
   if (reads == Reads::first) return 0;
+  if (reads == Reads::end) {
+    const auto found = std::find_first_of(ids.rbegin(), ids.rend(), ends.begin(), ends.end());
+    if (found == ids.rend())
+      fail(ErrorCode::bad_value, "Model", "the head reads the token that ends a text ({}), and {} ids have none",
+           fmt::join(ends, ", "), ids.size());
+    return std::ssize(ids) - 1 - (found - ids.rbegin());
+  }
   if (!padding) return std::ssize(ids) - 1;
   const auto found = std::find_if(ids.rbegin(), ids.rend(), [&](std::int64_t id) { return id != *padding; });
   return found == ids.rend() ? 0 : std::ssize(ids) - 1 - (found - ids.rbegin());

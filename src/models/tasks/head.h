@@ -15,8 +15,8 @@ namespace attend::inline v0::models {
 
 // output(norm(activation(dense(rows)))), of rows of the hidden states.
 struct TaskHead {
-  // Which rows of a sequence it reads: one, or each by itself.
-  enum class Reads : std::uint8_t { first, mean, last, each };
+  // Which rows of a sequence it reads: one, or each by itself. end: that of the last token that ends a text.
+  enum class Reads : std::uint8_t { first, mean, last, end, each };
   struct Dense {
     Linear linear;
     Activation activation = Activation::linear;
@@ -26,6 +26,8 @@ struct TaskHead {
   ModelTask task = ModelTask::classify;
   Reads reads = Reads::first;
   std::optional<std::int64_t> padding = {};  // of last: rows of this id are passed over
+  std::vector<std::int64_t> ends = {};       // of end: the ids that end a text
+  std::int64_t start = 0;                    // of an encoder-decoder's: what its decoder reads first
   std::optional<Dense> dense = {};
   Linear output;
   bool several = false;     // of classify: a text may have several labels
@@ -33,7 +35,9 @@ struct TaskHead {
 
   // Whether its outputs are of alternatives, one of which holds: softmax makes probabilities of them.
   bool chooses() const;
-  // Of `first` and `last`: which row of a sequence it reads.
+  // What an encoder-decoder's decoder reads of such sequences, as many rows: the same text, behind `start`.
+  std::vector<std::int64_t> decoder_ids(std::span<const std::int64_t> ids, std::span<const std::int64_t> starts) const;
+  // Of `first`, `last` and `end`: which row of a sequence it reads. Throws bad_value where no token ends the text.
   std::int64_t row_read(std::span<const std::int64_t> ids) const;
   // The rows that it reads of hidden states [N,E] of sequences that begin at starts: [sequences,E], of `each` all
   // [N,E].

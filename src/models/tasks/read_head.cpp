@@ -143,6 +143,12 @@ constexpr HeadRow rows[] = {
      .reads = Reads::last,
      .output = "score",
      .bias = false},
+    {.types = " bart t5 ",
+     .task = ModelTask::classify,
+     .reads = Reads::end,
+     .output = "classification_head.out_proj",
+     .dense = "classification_head.dense",
+     .activation = "tanh"},
     {.types = llamas, .task = ModelTask::tag, .reads = Reads::each, .output = "score"},
 };
 
@@ -186,6 +192,12 @@ Reads read_pooling(const HeadRow& row, const Member& config) {
   if (said.text() == "cls") return Reads::first;
   if (said.text() != "mean") fail_at(said.place(), "{} is not known here; cls and mean are", quote(said.text()));
   return Reads::mean;
+}
+
+void read_ends(const Member& config, TaskHead& head) {
+  head.ends = end_ids(config);
+  if (head.ends.empty()) fail_at(config.place(), "has no eos_token_id, which is the token that the head reads");
+  head.start = id_of(config["decoder_start_token_id"]);
 }
 
 void read_problem(const Member& config, std::size_t labels, TaskHead& head) {
@@ -234,6 +246,7 @@ TaskHead read_head(Loading& loading, const Member& config, ModelTask task, const
     };
     TaskHead head{.task = task, .reads = read_pooling(row, config), .dense = std::move(dense), .output = output()};
     if (head.reads == Reads::last && config.given("pad_token_id")) head.padding = config["pad_token_id"].whole(-1);
+    if (head.reads == Reads::end) read_ends(config, head);
     if (task == ModelTask::classify) read_problem(config, read_labels(config).size(), head);
     return head;
   });
