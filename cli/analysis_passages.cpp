@@ -15,11 +15,12 @@ namespace attend::cli {
 namespace {
 
 constexpr std::size_t text_columns = 44;
-constexpr int bar_columns = 12;
+constexpr int passage_bar_columns = 12;
 
 // What a passage gave, as a number and a bar.
 std::string gave(double value, double largest) {
-  return fmt::format("{:+9.2f} {:<{}}", value, bar(std::abs(value) / largest, bar_columns), bar_columns);
+  return fmt::format("{:+9.2f} {:<{}}", value, bar(std::abs(value) / largest, passage_bar_columns),
+                     passage_bar_columns);
 }
 
 std::string beginning_of(const std::string& text) {
@@ -39,13 +40,14 @@ std::string words(const Computed& x, const Passages& p) {
     for (std::int64_t n = 0; n < of->count(); ++n)
       largest = std::max(largest, std::abs(static_cast<double>(of->data<float>()[n])));
   if (largest == 0) largest = 1;
-  text += fmt::format("{:>5}  {:<{}} {:<{}} {}\n", "", "estimated", bar_columns + 10, "measured", bar_columns + 9, "");
+  text += fmt::format("{:>5}  {:<{}} {:<{}} {}\n", "", "estimated", passage_bar_columns + 10, "measured",
+                      passage_bar_columns + 9, "");
   for (std::size_t n = 0; n < texts.size(); ++n) {
     const auto at = std::ranges::find(p.hidden, static_cast<std::int64_t>(n));
     const std::string measured =
         at == p.hidden.end() ? "" : gave(static_cast<double>(p.measured.data<float>()[at - p.hidden.begin()]), largest);
     text += fmt::format("{:5}  {} {:<{}} {}\n", n, gave(static_cast<double>(p.estimated.data<float>()[n]), largest),
-                        measured, bar_columns + 10, beginning_of(printable(texts[n])));
+                        measured, passage_bar_columns + 10, beginning_of(printable(texts[n])));
   }
   if (p.spans.size() == 1) text += "It is one passage, after which nothing comes. --lines makes one of each line.\n";
   return text;

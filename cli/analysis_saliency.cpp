@@ -10,8 +10,8 @@ namespace attend::cli {
 
 namespace {
 
-constexpr std::size_t most_tokens = 10;  // of each sign
-constexpr double much = 0.05;            // of the change: what is missed and told before the numbers
+constexpr std::size_t most_lit_tokens = 10;  // of each sign
+constexpr double much = 0.05;                // of the change: what is missed and told before the numbers
 
 std::string words(const Computed& x, const Saliency& s) {
   std::string text = fmt::format("Which tokens make {}", in_quotes(x.tokenizer, *s.token));
@@ -24,7 +24,7 @@ std::string words(const Computed& x, const Saliency& s) {
               : fmt::format(" ({} points of the path miss {:.1f} %):\n", s.steps, 100 * missing_share(s));
   const auto lines = [&](const Tensor& values, const std::vector<std::string>& tokens) {
     const std::vector<double> all(values.data<float>(), values.data<float>() + values.count());
-    return signed_lines(all, most_tokens, [&](std::size_t n) { return in_quotes(tokens[n]); });
+    return signed_lines(all, most_lit_tokens, [&](std::size_t n) { return in_quotes(tokens[n]); });
   };
   if (s.encoder.count() > 0) text += "Of the encoder's text:\n" + lines(s.encoder, x.recording.tokens[0]);
   return text + (s.encoder.count() > 0 ? "Of the decoder's:\n" : "") + lines(s.tokens, x.answering());

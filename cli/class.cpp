@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Arguments {
+struct ClassArguments {
   std::string folder;
   std::string minilm = "minilm", smollm2 = "smollm2", with;
   bool open = false;
@@ -31,7 +31,7 @@ void make_folder(const fs::path& folder) {
                               error ? error.message() : "it is a file"));
 }
 
-void run(const Arguments& arguments) {
+void run(const ClassArguments& arguments) {
   const fs::path folder = arguments.folder;
   ClassOptions options{
       .minilm = arguments.minilm, .smollm2 = arguments.smollm2, .with_smollm2 = !arguments.with.empty()};
@@ -61,7 +61,7 @@ Command add_class(App& root) {
       "attend model --get minilm && attend model --get smollm2\n"
       "attend class -o class --open\n"
       "attend class -o class --with smollm2");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ClassArguments>();
   app->add_option("-o,--output", arguments->folder, "The folder to write to; pages of another class in it are replaced")
       ->type_name("FOLDER")
       ->required();

@@ -22,7 +22,7 @@
 namespace attend::cli {
 namespace {
 
-struct Arguments {
+struct ExplainArguments {
   ExplainOptions options;
   std::string preset;
   std::string focus;
@@ -79,7 +79,7 @@ std::int64_t focus_row(const std::string& focus, const std::vector<std::string>&
 }
 
 // What the outputs need: text and pages draw one head's weights, pictures all heads' unless --head says which.
-ExplainKeep needed(const Arguments& arguments) {
+ExplainKeep needed(const ExplainArguments& arguments) {
   const bool everything = arguments.json || arguments.writes({".json", ".npz", ".safetensors"});
   ExplainKeep keep{.scores = everything || arguments.all};
   const bool every_head = everything || (!arguments.head && arguments.writes({".svg", ".png"}));
@@ -93,7 +93,7 @@ void check_head(const std::optional<std::int64_t>& head, std::int64_t heads) {
                                 : fmt::format("--head: there are heads 0 to {}, got {}", heads - 1, *head));
 }
 
-Trace make_trace(Arguments& arguments) {
+Trace make_trace(ExplainArguments& arguments) {
   if (!arguments.preset.empty()) {
     require_preset(arguments.preset);
     Trace trace = explain_preset(arguments.preset);
@@ -120,7 +120,7 @@ Trace make_trace(Arguments& arguments) {
   return explain(options, keep);
 }
 
-void write_sheet(const Arguments& arguments) {
+void write_sheet(const ExplainArguments& arguments) {
   SheetOptions options{.text = arguments.options.text.value_or("Life is short, eat dessert first"),
                        .seed = arguments.options.seed,
                        .causal = arguments.options.causal};
@@ -139,7 +139,7 @@ void write_sheet(const Arguments& arguments) {
   if (arguments.open) open_in_browser(arguments.sheet);
 }
 
-void run(Arguments& arguments) {
+void run(ExplainArguments& arguments) {
   if (arguments.list) return list_presets();
   if (!arguments.sheet.empty()) return write_sheet(arguments);
   Trace trace = make_trace(arguments);
@@ -170,7 +170,7 @@ void run(Arguments& arguments) {
 }
 
 // Each of these would change what a preset is.
-std::vector<Option*> add_sentence_options(App& app, Arguments& arguments) {
+std::vector<Option*> add_sentence_options(App& app, ExplainArguments& arguments) {
   ExplainOptions& options = arguments.options;
   app.begin_group("The sentence and its sizes");
   return {
@@ -202,7 +202,7 @@ std::vector<Option*> add_sentence_options(App& app, Arguments& arguments) {
 }
 
 // A sheet's sizes are its own.
-void add_sheet(App& app, Arguments& arguments) {
+void add_sheet(App& app, ExplainArguments& arguments) {
   app.begin_group("For a class");
   Option* sheet = file_ending(
       app.add_option("--sheet", arguments.sheet,
@@ -215,7 +215,7 @@ void add_sheet(App& app, Arguments& arguments) {
     if (std::ranges::find(used, other->spellings().back()) == used.end()) sheet->excludes(other);
 }
 
-void add_output_options(App& app, Arguments& arguments) {
+void add_output_options(App& app, ExplainArguments& arguments) {
   app.begin_group("What to show");
   app.add_option("--focus", arguments.focus, "The query to work out: a word of the sentence, or its place from 1")
       ->type_name("WORD|N");
@@ -244,7 +244,7 @@ Command add_explain(App& root) {
       "attend explain --preset life-multihead --head 1 --open\n"
       "attend explain \"the cat sat\" --cross \"le chat\" -o cat.svg -o cat.npz\n"
       "attend explain \"the cat sat on the mat\" --sheet sheet.html --seed 7");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ExplainArguments>();
   app->begin_group("A document");
   Option* preset = app->add_option("--preset", arguments->preset, "A part of a document, exactly as it stands there")
                        ->type_name("PRESET");

@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Arguments {
+struct InspectArguments {
   std::vector<std::string> files;
   bool json = false;
   bool values = false;
@@ -111,7 +111,7 @@ Safetensors read_file(const std::string& file) {
   return {read_tensors(file), {}};
 }
 
-void inspect(const std::string& argument, const Arguments& arguments, Json& report) {
+void inspect(const std::string& argument, const InspectArguments& arguments, Json& report) {
   const TensorPath path = parse_tensor_path(argument);
   Safetensors content = read_file(path.file);
   if (path.name) {
@@ -135,7 +135,7 @@ void inspect(const std::string& argument, const Arguments& arguments, Json& repo
     print(fmt::format("\n{}{}\n", name.empty() ? "" : printable(name) + " = ", format_tensor(tensor)));
 }
 
-void run(const Arguments& arguments) {
+void run(const InspectArguments& arguments) {
   if (arguments.json && arguments.values) throw UsageError("--json and --values can't stand together");
   Json report = {{"schema_version", 1}, {"files", Json::array()}};
   for (std::size_t i = 0; i < arguments.files.size(); ++i) {
@@ -157,7 +157,7 @@ Command add_inspect(App& root) {
       "attend inspect out.npy\n"
       "attend inspect qkv.npz:q --values\n"
       "attend inspect model.safetensors --json | jq '.files[].tensors[].name'");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<InspectArguments>();
   app->add_option("FILE", arguments->files, "A .npy, .npz or .safetensors file; FILE:NAME takes one of its tensors")
       ->type_name("FILE")
       ->required();

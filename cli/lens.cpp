@@ -13,13 +13,13 @@
 namespace attend::cli {
 namespace {
 
-struct Arguments {
+struct LensArguments {
   std::string action, model, corpus, output, dtype;
   std::int64_t prompts = 100, tokens = 64;
 };
 
 // So many pieces of the text, each of so many tokens; fewer where it ends before.
-std::vector<std::vector<std::int64_t>> read_prompts(const Arguments& x, const Model& model) {
+std::vector<std::vector<std::int64_t>> read_prompts(const LensArguments& x, const Model& model) {
   std::istringstream lines(x.corpus == "-" ? read_stdin() : read_text(x.corpus));
   std::vector<std::vector<std::int64_t>> prompts;
   std::vector<std::int64_t> ids;
@@ -42,7 +42,7 @@ JacobianLens read_so_far(const std::string& output) {
   return std::filesystem::exists(output, ignored) ? JacobianLens::load(output) : JacobianLens();
 }
 
-void run(const Arguments& x) {
+void run(const LensArguments& x) {
   const Model model = Model::load(find_model(x.model), model_options(x.dtype));
   const std::vector<std::vector<std::int64_t>> prompts = read_prompts(x, model);
   JacobianLens so_far = read_so_far(x.output);
@@ -70,7 +70,7 @@ Command add_lens(App& root) {
   app->examples(
       "attend lens fit smollm2 corpus.txt --prompts 100 -o lens.safetensors\n"
       "attend model smollm2 \"The capital of France is\" --lens --with lens.safetensors");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<LensArguments>();
   choose_one(app->add_option("ACTION", arguments->action, "fit: find it, of the text"), "fit")->required();
   app->add_option("MODEL", arguments->model, "A folder, a .gguf file, or a name that attend model --list says")
       ->type_name("FILE")

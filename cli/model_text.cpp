@@ -70,12 +70,12 @@ std::string word_of(const std::vector<std::vector<std::string>>& tokens, std::in
 
 // ---- Labels ----
 
-struct Mark {
+struct ReadMark {
   std::string_view label;
   char letter;
   int red, green, blue;
 };
-constexpr Mark marks[] = {
+constexpr ReadMark marks[] = {
     {"sink", 's', 128, 128, 128},     {"self", '=', 150, 90, 200},      {"previous", 'p', 66, 133, 214},
     {"duplicate", 'd', 205, 60, 120}, {"induction", 'i', 222, 110, 30}, {"local", 'l', 46, 160, 90},
     {"broad", 'b', 0, 0, 0},          {"focused", 'f', 0, 0, 0},        {"other", 'o', 0, 0, 0}};
@@ -91,7 +91,7 @@ std::string three_columns(const HeadLabel& label) {
 std::string label_cell(const HeadScores& scores, bool colour) {
   if (scores.labels.empty()) return "  -  ";
   const HeadLabel label = *first_label(scores);
-  const Mark& mark = *std::ranges::find(marks, label.name, &Mark::label);
+  const ReadMark& mark = *std::ranges::find(marks, label.name, &ReadMark::label);
   const bool beside = label.name != "sink" && scores.has_label("sink");
   std::string cell = fmt::format("{}{:>3}{}", mark.letter, three_columns(label), beside ? '+' : ' ');
   if (!colour || !label.is_excess()) return cell;
@@ -162,7 +162,7 @@ std::string group_text(const HeadGroup& group, std::string text, const TerminalS
         "favours:\n{}",
         text, why, grid_text(group, style.width, elsewhere));
   }
-  for (const Mark& mark : marks) {
+  for (const ReadMark& mark : marks) {
     const auto count = std::ranges::count_if(group.heads, [&](const RecordedHead& head) {
       // Nearly every sink head is broad or other besides: that tells nothing.
       return HeadLabel{mark.label}.is_excess()

@@ -17,7 +17,7 @@
 namespace attend::cli {
 namespace {
 
-struct Arguments {
+struct PictureArguments {
   std::string weights;
   std::string mask;
   std::string rows, columns;
@@ -58,11 +58,11 @@ std::vector<std::string> read_words(const std::string& option, const std::string
   return words;
 }
 
-void print_maps(const Arguments& arguments, const std::vector<HeatMap>& maps) {
+void print_maps(const PictureArguments& arguments, const std::vector<HeatMap>& maps) {
   print(terminal_heat_maps(maps, arguments.title, style_of(arguments.form)));
 }
 
-void run(const Arguments& arguments) {
+void run(const PictureArguments& arguments) {
   const Tensor weights = read_tensor(arguments.weights);
   const Tensor mask = arguments.mask.empty() ? Tensor() : read_tensor(arguments.mask);
   HeatMap like;
@@ -98,7 +98,7 @@ Command add_picture(App& root) {
       "attend picture w.npy --rows the,cat,sat --columns the,cat,sat -o w.svg\n"
       "attend picture life.npz:weights --scale sqrt --title \"Life is short\" -o w.png\n"
       "attend picture heads.safetensors:layer.3 --mask mask.npy --rows tokens.txt");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<PictureArguments>();
   app->add_option(
          "FILE", arguments->weights,
          "Weights, [Tq,Tk] or [H,Tq,Tk]: a .npy, .npz or .safetensors file; FILE:NAME takes one of its tensors")

@@ -18,7 +18,7 @@
 namespace attend::cli {
 namespace {
 
-struct Arguments {
+struct PlanArguments {
   std::string q, kv, dtype = "f32";
   std::int64_t v_head_size = 0;
   std::map<std::string_view, std::string> lists;  // tensor options of whole numbers, which are given
@@ -72,7 +72,7 @@ Tensor sample(const TensorOption& option, std::int64_t heads) {
   return Tensor(shape, option.type == TensorOption::Type::boolean ? DType::boolean : DType::f32);
 }
 
-Call make_call(const Arguments& arguments) {
+Call make_call(const PlanArguments& arguments) {
   Call p;
   p.q = parse_shape("Q", arguments.q);
   p.k = p.v = arguments.kv.empty() ? p.q : parse_shape("--kv", arguments.kv);
@@ -138,7 +138,7 @@ nlohmann::ordered_json to_json(const Call& p, const AttentionPlan& plan) {
 }
 
 // What is asked for of ranks; none where the call is one process's.
-std::optional<RanksArguments> ranks_of(const Arguments& arguments) {
+std::optional<RanksArguments> ranks_of(const PlanArguments& arguments) {
   const auto number = [](const char* option, const std::string& text, double otherwise) {
     if (text.empty()) return otherwise;
     const double value = parse_real(option, text);
@@ -163,7 +163,7 @@ std::optional<RanksArguments> ranks_of(const Arguments& arguments) {
                         arguments.backward, costs};
 }
 
-void run(const Arguments& arguments) {
+void run(const PlanArguments& arguments) {
   const Call p = make_call(arguments);
   check_offset(p.options);
   if (const std::optional<RanksArguments> ranks = ranks_of(arguments))
@@ -172,7 +172,7 @@ void run(const Arguments& arguments) {
   print(arguments.json ? json_text(to_json(p, made), 2) : to_text(p, made));
 }
 
-void add_options(App& app, Arguments& arguments) {
+void add_options(App& app, PlanArguments& arguments) {
   app.add_option("Q", arguments.q, "Shape of the queries: B,H,Tq,D, H,T,D or T,D")->type_name("SHAPE")->required();
   app.add_option("--kv", arguments.kv, "Shape of keys and values, B,Hkv,Tk,D (that of q)")->type_name("SHAPE");
   whole_number(app.add_option("--v-head-size", arguments.v_head_size, "Head size of the values (D)"), 1);
@@ -228,7 +228,7 @@ Command add_plan(App& root) {
       "attend plan 1,32,1,128 --kv 1,8,32768,128 --window 256,0 --offset bottom_right\n"
       "attend plan 1,12,512,64 --json | jq .scratch_bytes\n"
       "attend plan 1,32,131072,128 --causal --ranks 8");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<PlanArguments>();
   add_options(*app, *arguments);
   return {app, [arguments] { run(*arguments); }};
 }

@@ -11,7 +11,7 @@
 namespace attend::cli {
 namespace {
 
-struct Arguments {
+struct QuantizeArguments {
   std::string model, output, type = "q8_0";
 };
 
@@ -21,7 +21,7 @@ std::string lower(std::string name) {
   return name;
 }
 
-void run(const Arguments& x) {
+void run(const QuantizeArguments& x) {
   const QuantizedType type = lower(x.type) == "q8_0" ? QuantizedType::q8_0 : QuantizedType::q4_0;
   const std::filesystem::path model = find_model(x.model);
   const Quantized made = quantize(model, x.output, type);
@@ -41,7 +41,7 @@ Command add_quantize(App& root) {
       "attend quantize Qwen2.5-0.5B-Instruct -o qwen.gguf\n"
       "attend quantize minilm -o minilm.gguf --type q4_0\n"
       "attend quantize model-f16.gguf -o model-q8.gguf");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<QuantizeArguments>();
   app->add_option("MODEL", arguments->model,
                   "A folder, a .gguf file in F32, F16 or BF16, or a name that attend model --list says")
       ->type_name("FILE")

@@ -24,16 +24,16 @@ struct Loaded {
   View view;
 };
 
-struct Source {
+struct RanksSource {
   TensorFile file;
   std::string name;
 
-  explicit Source(const std::string& argument) : Source(parse_tensor_path(argument)) {}
+  explicit RanksSource(const std::string& argument) : RanksSource(parse_tensor_path(argument)) {}
   Dims shape() const { return file.shape(name); }
   DType dtype() const { return file.dtype(name); }
 
  private:
-  explicit Source(const TensorPath& path) : file(path.file), name(choose_tensor(path, file.names())) {}
+  explicit RanksSource(const TensorPath& path) : file(path.file), name(choose_tensor(path, file.names())) {}
 };
 
 // The size of an axis, -2 say.
@@ -45,7 +45,7 @@ std::int64_t size_of_axis(const char* argument, const Dims& shape, int axis) {
 }
 
 // One run is looked at where it lies; several become one.
-Loaded take(Source source, int axis, const std::vector<Range>& runs) {
+Loaded take(RanksSource source, int axis, const std::vector<Range>& runs) {
   std::vector<Range> parts;
   for (const Range& run : runs)
     if (run.begin < run.end) parts.push_back(run);
@@ -71,7 +71,7 @@ Loaded take(Source source, int axis, const std::vector<Range>& runs) {
   return loaded;
 }
 
-Loaded take_all(Source source) {
+Loaded take_all(RanksSource source) {
   Loaded loaded;
   loaded.view = source.file.view(source.name);
   loaded.file.emplace(std::move(source.file));
@@ -221,7 +221,7 @@ struct Part {
 
   Part(const RunArguments& arguments, int rank, int size) {
     options = parse_options(arguments);
-    Source from_q(arguments.q), from_k(arguments.k), from_v(arguments.v);
+    RanksSource from_q(arguments.q), from_k(arguments.k), from_v(arguments.v);
     q = from_q.shape(), k = from_k.shape(), v = from_v.shape(), dtype = from_q.dtype();
     const std::int64_t Tq = size_of_axis("q", q, -2), Tk = size_of_axis("k", k, -2);
     check_shapes();
@@ -230,7 +230,7 @@ struct Part {
     for (const TensorOption& option : tensor_options()) {
       const std::string& file = arguments.tensors.at(option.name);
       if (file.empty()) continue;
-      Source source(file);
+      RanksSource source(file);
       const Dims shape = source.shape();
       const bool has_rows =
           option.shape == TensorOption::Shape::pairs && shape.rank() > 1 && Tq > 1 && shape[shape.rank() - 2] == Tq;

@@ -10,7 +10,7 @@
 namespace attend::cli {
 namespace {
 
-struct Arguments {
+struct ShowCommand {
   std::string file;
   ShowArguments what;
   std::vector<std::string> files;
@@ -22,7 +22,7 @@ std::string to_json(const Selection& selection, const ShowArguments& arguments) 
                                    chosen_query(selection, arguments)));
 }
 
-void write(const std::string& file, const Selection& selection, const Arguments& arguments) {
+void write(const std::string& file, const Selection& selection, const ShowCommand& arguments) {
   if (ending_of(file) == ".json")
     writing([&] { write_file(file, to_json(selection, arguments.what)); });
   else if (is_page(file))
@@ -32,7 +32,7 @@ void write(const std::string& file, const Selection& selection, const Arguments&
   tell("attend: wrote " + file);
 }
 
-void run(Arguments& arguments) {
+void run(ShowCommand& arguments) {
   check_page(arguments.page, arguments.files);
   complete_files(arguments.page, "show.html", arguments.files);
   check_show(arguments.what, arguments.files);
@@ -59,7 +59,7 @@ Command add_show(App& root) {
       "attend show x.attend --csv > heads.csv\n"
       "attend show x.attend -o heads.svg\n"
       "attend show x.attend --open");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ShowCommand>();
   app->add_option("FILE", arguments->file, "A recording, as attend explain -o x.attend writes it")
       ->type_name("FILE")
       ->required();

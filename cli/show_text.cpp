@@ -63,7 +63,7 @@ std::string layers_line(const Recording& recording, std::int64_t item) {
 
 // ---- The table ----
 
-std::vector<Column> columns_of(const Recording& recording, const std::vector<RecordedHead>& heads) {
+std::vector<Column> recording_columns(const Recording& recording, const std::vector<RecordedHead>& heads) {
   const auto column = [&](std::string_view name, std::string_view heading, bool left, const auto& cell) {
     Column made{.heading = heading, .left = left, .name = name};
     for (const RecordedHead& head : heads) made.cells.push_back(cell(head));
@@ -122,7 +122,7 @@ std::string overview(const Selection& selection, int width) {
 
 std::string heads_table(const Recording& recording, const std::vector<RecordedHead>& heads, int width,
                         std::string_view sorted) {
-  std::vector<Column> columns = columns_of(recording, heads);
+  std::vector<Column> columns = recording_columns(recording, heads);
   const std::vector<std::string_view> dropped = fit(columns, width, sorted);
   std::string text = fmt::format("{}\n", fmt::join(lines_of(columns), "\n"));
   if (!heads.empty() && heads.front().by == WeighedBy::norm)

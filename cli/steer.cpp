@@ -14,7 +14,7 @@
 namespace attend::cli {
 namespace {
 
-struct Arguments {
+struct SteerArguments {
   std::string model, pairs, output, layers, dtype, method = "mean";
 };
 
@@ -50,7 +50,7 @@ void read_layers(const std::string& given, SteeringOptions& options) {
   options.last = dash == std::string::npos ? options.first : number(std::string_view(given).substr(dash + 1));
 }
 
-void run(const Arguments& x) {
+void run(const SteerArguments& x) {
   Progress progress;
   SteeringOptions options{.progress = progress.stage()};
   if (x.method == "principal") options.method = SteeringOptions::Method::principal;
@@ -74,7 +74,7 @@ Command add_steer(App& root) {
       "attend steer smollm2 pairs.tsv -o calm.gguf\n"
       "attend steer smollm2 pairs.tsv -o calm.gguf --layers 10-20 --method principal\n"
       "attend model smollm2 \"The meeting was\" --steer calm.gguf:0.8 --generate 40");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<SteerArguments>();
   app->add_option("MODEL", arguments->model, "A folder, a .gguf file, or a name that attend model --list says")
       ->type_name("FILE")
       ->required();

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # Configured, never built: Clang's commands for every source. A precompiled header would have to be there.
-options=(-DCMAKE_CXX_COMPILER=clang++-16 -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DATTEND_BUILD_TESTS=ON -DATTEND_MPI=ON)
+options=(-DATTEND_UNITY_BUILD=OFF -DCMAKE_CXX_COMPILER=clang++-16 -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DATTEND_BUILD_TESTS=ON -DATTEND_MPI=ON)
 if nanobind=$(build/venv/bin/python -m nanobind --cmake_dir 2>/dev/null); then
   options+=(-DATTEND_BUILD_PYTHON=ON "-Dnanobind_DIR=$nanobind")
 else

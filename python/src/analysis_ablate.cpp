@@ -46,7 +46,7 @@ AblateOptions read_options(const char* function, const LogitOf& logit, Given& gi
   return options;
 }
 
-nb::object found_of(const Ablation& found, const Analysed& context) {
+nb::object ablation_found(const Ablation& found, const Analysed& context) {
   const bool one = !found.heads.empty();
   const auto array = [&](const Tensor& x) -> nb::object {
     if (x.count() == 0) return nb::none();
@@ -95,7 +95,7 @@ nb::object ablate_(const Loaded& self, nb::handle ids, nb::handle token, nb::han
   });
   nb::list all;
   for (std::size_t n = 0; n < count; ++n)
-    all.append(found_of(found[n], analysed_as(logit, analysed(self, texts[n], given[n].decoder_ids))));
+    all.append(ablation_found(found[n], analysed_as(logit, analysed(self, texts[n], given[n].decoder_ids))));
   return several ? results_of(all) : nb::object(all[0]);
 }
 
@@ -143,15 +143,15 @@ struct AblationLook {
   std::string json() const { return to_json(x); }
 };
 
-nb::tuple average_(const nb::list& found) {
-  return average_found<AblationLook>("Ablation", found, found_of);
+nb::tuple average_ablations(const nb::list& found) {
+  return average_found<AblationLook>("Ablation", found, ablation_found);
 }
 
 }  // namespace
 
 void bind_ablate(nb::module_& m, nb::class_<Loaded>& model) {
   bind_look<AblationLook, Text>(m, "Ablation", nb::arg("change").none());
-  m.def("_average_ablations", &average_);
+  m.def("_average_ablations", &average_ablations);
   model.def("ablate", &ablate_, nb::arg("ids"), nb::arg("token") = nb::none(), nb::arg("against") = nb::none(),
             nb::arg("rows") = nb::none(), nb::arg("heads") = nb::none(), nb::arg("set") = "zero",
             nb::arg("progress") = nb::none(), nb::arg("attention") = "self", nb::arg("decoder_ids") = nb::none(),

@@ -11,7 +11,7 @@ struct Explained : Attribution {
   Analysed context = {};
 };
 
-Attribution copy_of(const Attribution& x) {
+Attribution attribution_copy(const Attribution& x) {
   return {.of = x.of,
           .token = x.token,
           .against = x.against,
@@ -74,14 +74,14 @@ std::string to_csv(const Explained& self) {
 }
 
 // Of each text, or of all the same.
-struct Question {
+struct AttributeQuestion {
   nb::handle token, against, position, cache, decoder_ids, of, types;
   bool neurons = false;
   const SparseAutoencoder* features = nullptr;
 };
 
 std::vector<Explained> attribute_texts(const Loaded& self, nb::handle texts, const std::optional<nb::list>& several,
-                                       const Question& asked) {
+                                       const AttributeQuestion& asked) {
   constexpr const char* function = "Model.attribute";
   const std::size_t count = several ? nb::len(*several) : 1;
   const LogitOf logit(function, self, asked.of);
@@ -119,7 +119,7 @@ std::vector<Explained> attribute_texts(const Loaded& self, nb::handle texts, con
   return all;
 }
 
-nb::tuple average_(const nb::list& found, nb::handle spans) {
+nb::tuple average_attributions(const nb::list& found, nb::handle spans) {
   constexpr const char* function = "Results.average";
   std::vector<Attribution> all;
   std::vector<std::vector<Range>> ranges;
@@ -127,7 +127,7 @@ nb::tuple average_(const nb::list& found, nb::handle spans) {
   const std::size_t count = nb::len(found);
   for (std::size_t n = 0; n < count; ++n) {
     const auto& x = nb::cast<const Explained&>(found[n]);
-    all.push_back(copy_of(x));
+    all.push_back(attribution_copy(x));
     if (!spans.is_none())
       ranges.push_back(
           read_spans(function, "spans", of_each(function, "spans", spans, n, count), x.heads.size(2), names));
@@ -275,7 +275,7 @@ time; what else is given is of all texts, or a list with one of each. Raises Val
 
 void bind_attribute(nb::module_& m, nb::class_<Loaded>& model) {
   bind_attribution(m);
-  m.def("_average_attributions", &average_, nb::arg("found"), nb::arg("spans").none());
+  m.def("_average_attributions", &average_attributions, nb::arg("found"), nb::arg("spans").none());
   model.def("attribute", &attribute_, nb::arg("ids"), nb::arg("token") = nb::none(), nb::arg("against") = nb::none(),
             nb::arg("position") = -1, nb::arg("cache") = nb::none(), nb::arg("decoder_ids") = nb::none(),
             nb::arg("neurons") = false, nb::arg("features") = nb::none(), nb::arg("of") = nb::none(),

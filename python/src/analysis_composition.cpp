@@ -13,7 +13,7 @@ nb::object composition_(const Loaded& self, bool encoder) {
       .attr("Composition")(to_python({}, found.q), to_python({}, found.k), to_python({}, found.v));
 }
 
-constexpr const char* doc =
+constexpr const char* composition_doc =
     R"(Which heads read what earlier heads write, by their weights alone (Elhage et al. 2021): an attend.Composition.
 
 q, k and v [L,H,L,H]: of a head (layer, head), how much it reads of the head (earlier layer, head) by its queries, keys or values;
@@ -25,7 +25,7 @@ an encoder-decoder's encoder, else its decoder.)";
 
 void bind_composition(nb::module_&, nb::class_<Loaded>& model) {
   model.def("composition", &composition_, nb::arg("encoder") = false,
-            nb::sig("def composition(self, encoder: bool = False) -> attend.Composition"), doc);
+            nb::sig("def composition(self, encoder: bool = False) -> attend.Composition"), composition_doc);
 }
 
 }  // namespace attend::python

@@ -6,7 +6,7 @@ namespace attend::python {
 
 namespace {
 
-nb::object found_of(const Lens& found, Analysed of, const std::vector<std::int64_t>& positions) {
+nb::object lens_found(const Lens& found, Analysed of, const std::vector<std::int64_t>& positions) {
   for (const std::int64_t position : positions)
     of.positions.push_back(position < 0 ? position + std::ssize(of.ids) : position);
   return found_as("Lens", of, to_python({}, found.ids), to_python({}, found.log_probabilities),
@@ -39,7 +39,7 @@ nb::object lens_(const Loaded& self, nb::handle ids, nb::handle positions, std::
   });
   nb::list all;
   for (std::size_t n = 0; n < count; ++n)
-    all.append(found_of(found[n], analysed(self, texts[n], decoder[n]), options[n].positions));
+    all.append(lens_found(found[n], analysed(self, texts[n], decoder[n]), options[n].positions));
   return several ? results_of(all) : nb::object(all[0]);
 }
 

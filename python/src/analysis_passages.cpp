@@ -8,48 +8,49 @@ namespace attend::python {
 namespace {
 
 // "paragraph" or "line" of a text, {name: (begin, end)}, or [(begin, end), ...].
-std::vector<Range> read_passages(const char* function, const Loaded& self, nb::handle spans, nb::handle text,
+std::vector<Range> read_passages(const char* passages_function, const Loaded& self, nb::handle spans, nb::handle text,
                                  std::int64_t count, std::vector<std::string>& names) {
   if (nb::isinstance<nb::str>(spans)) {
     const std::string by = nb::cast<std::string>(spans);
     if (by != "paragraph" && by != "line")
-      throw Error(ErrorCode::bad_value, function,
+      throw Error(ErrorCode::bad_value, passages_function,
                   "spans is '" + by + "', expected 'paragraph', 'line', a dict or a list of (begin, end)");
     if (!nb::isinstance<nb::str>(text))
-      throw Error(ErrorCode::bad_value, function, "spans is '" + by + "', which is of a text, and ids are given");
+      throw Error(ErrorCode::bad_value, passages_function,
+                  "spans is '" + by + "', which is of a text, and ids are given");
     const std::string of = text_of(text);
-    return call(function, [&] {
+    return call(passages_function, [&] {
       return passages_of(of, encode(self.model, of), by == "line" ? PassageBy::line : PassageBy::paragraph);
     });
   }
-  if (nb::isinstance<nb::dict>(spans)) return read_spans(function, "spans", spans, count, names);
+  if (nb::isinstance<nb::dict>(spans)) return read_spans(passages_function, "spans", spans, count, names);
   nb::dict numbered;
-  for (const nb::handle span : expect<nb::list>(function, "spans", "a list of (begin, end)", spans))
+  for (const nb::handle span : expect<nb::list>(passages_function, "spans", "a list of (begin, end)", spans))
     numbered[nb::str(std::to_string(nb::len(numbered)).c_str())] = span;
   std::vector<std::string> numbers;
-  return read_spans(function, "spans", numbered, count, numbers);
+  return read_spans(passages_function, "spans", numbered, count, numbers);
 }
 
 // What is asked of the text: of an answer the log-probability of its tokens, which come after all that was given.
-struct Question {
-  Question(const char* function, const Loaded& self, nb::handle given_ids, nb::handle given_answer, nb::handle token,
-           nb::handle against, nb::handle position, nb::handle of, nb::handle decoder_ids)
-      : ids(self.read_ids(function, "ids", given_ids)),
-        decoder(Loaded::read_decoder_ids(function, decoder_ids)),
+struct PassagesQuestion {
+  PassagesQuestion(const char* passages_function, const Loaded& self, nb::handle given_ids, nb::handle given_answer,
+                   nb::handle token, nb::handle against, nb::handle position, nb::handle of, nb::handle decoder_ids)
+      : ids(self.read_ids(passages_function, "ids", given_ids)),
+        decoder(Loaded::read_decoder_ids(passages_function, decoder_ids)),
         tokens(std::ssize(ids)),
-        number(function, self, of, token, against) {
+        number(passages_function, self, of, token, against) {
     number.say(options);
-    options.position = expect<std::int64_t>(function, "position", whole_number, position);
+    options.position = expect<std::int64_t>(passages_function, "position", whole_number, position);
     if (given_answer.is_none()) return;
     if (!token.is_none() || !against.is_none() || !of.is_none() || options.position != -1)
-      throw Error(ErrorCode::bad_value, function,
+      throw Error(ErrorCode::bad_value, passages_function,
                   "answer says of what the number is: token, against, of and position are not given beside it");
     if (nb::isinstance<nb::str>(given_answer)) {
-      const Tokenizer& own = self.tokenizer(function);
+      const Tokenizer& own = self.tokenizer(passages_function);
       const std::string text = text_of(given_answer);
-      answer = call(function, [&] { return own.encode(text, false).ids; });
+      answer = call(passages_function, [&] { return own.encode(text, false).ids; });
     } else {
-      answer = list_of(read_integers(function, "answer", given_answer));
+      answer = list_of(read_integers(passages_function, "answer", given_answer));
     }
     std::vector<std::int64_t>& before = self.model.info().encoder_decoder() ? decoder : ids;
     options.of = GradientOf::log_probability;
@@ -57,8 +58,8 @@ struct Question {
     options.position = std::ssize(before) - 1;
     before.insert(before.end(), answer.begin(), answer.end());
   }
-  Question(const Question&) = delete;
-  Question& operator=(const Question&) = delete;
+  PassagesQuestion(const PassagesQuestion&) = delete;
+  PassagesQuestion& operator=(const PassagesQuestion&) = delete;
 
   std::vector<std::int64_t> ids, decoder, answer = {};
   std::int64_t tokens;  // of the text, before an answer
@@ -72,21 +73,21 @@ nb::list list_of_spans(const std::vector<Range>& spans) {
   return all;
 }
 
-constexpr const char* function = "Model.passages";
+constexpr const char* passages_function = "Model.passages";
 
-nb::object of_one(const Loaded& self, const Question& question, nb::handle text, nb::handle spans, nb::handle hide,
-                  nb::handle types, nb::handle memory, const std::function<void(double)>& progress) {
+nb::object of_one(const Loaded& self, const PassagesQuestion& question, nb::handle text, nb::handle spans,
+                  nb::handle hide, nb::handle types, nb::handle memory, const std::function<void(double)>& progress) {
   std::vector<std::int64_t> of_types;
-  if (!types.is_none()) of_types = list_of(read_integers(function, "types", types));
+  if (!types.is_none()) of_types = list_of(read_integers(passages_function, "types", types));
   PassagesOptions options{.number = question.options};
   std::vector<std::string> names;
-  options.spans = read_passages(function, self, spans, text, question.tokens, names);
-  options.hide = expect<std::int64_t>(function, "hide", whole_number, hide);
+  options.spans = read_passages(passages_function, self, spans, text, question.tokens, names);
+  options.hide = expect<std::int64_t>(passages_function, "hide", whole_number, hide);
   options.number.types = of_types, options.number.decoder_ids = question.decoder;
   if (!memory.is_none())
-    options.number.memory = expect<std::int64_t>(function, "memory", "a number of bytes or None", memory);
+    options.number.memory = expect<std::int64_t>(passages_function, "memory", "a number of bytes or None", memory);
   options.progress = progress;
-  const Passages found = call(function, [&] { return passages(self.model, question.ids, options); });
+  const Passages found = call(passages_function, [&] { return passages(self.model, question.ids, options); });
   Analysed context = analysed(self, question.ids, question.decoder);
   context.token = found.token, context.against = found.against, context.names = std::move(names);
   Tensor hidden({std::ssize(found.hidden)}, DType::i64);
@@ -98,10 +99,10 @@ nb::object of_one(const Loaded& self, const Question& question, nb::handle text,
 nb::object passages_(const Loaded& self, nb::handle ids, nb::handle spans, nb::handle answer, nb::handle token,
                      nb::handle against, nb::handle position, nb::handle of, nb::handle hide, nb::handle types,
                      nb::handle decoder_ids, nb::handle memory, nb::handle progress) {
-  return of_texts(function, ids, progress, [&](const auto& each, const nb::object& text, const auto& told) {
-    const Question question(function, self, text, each("answer", answer), each("token", token),
-                            each("against", against), each("position", position), of,
-                            each("decoder_ids", decoder_ids, true));
+  return of_texts(passages_function, ids, progress, [&](const auto& each, const nb::object& text, const auto& told) {
+    const PassagesQuestion question(passages_function, self, text, each("answer", answer), each("token", token),
+                                    each("against", against), each("position", position), of,
+                                    each("decoder_ids", decoder_ids, true));
     return of_one(self, question, text, spans, hide, each("types", types, true), memory, told);
   });
 }

@@ -22,7 +22,7 @@ Analysed texts_of(const Loaded& self, const std::vector<std::int64_t>& clean, co
   return texts;
 }
 
-nb::object found_of(const Patching& found, const Analysed& context) {
+nb::object patching_found(const Patching& found, const Analysed& context) {
   Analysed of = context;
   of.token = found.token, of.against = found.against, of.attention = found.attention, of.first_row = found.first_row;
   of.what = name_of(found.what), of.estimate = found.estimate;
@@ -82,7 +82,7 @@ nb::object patch_(const Loaded& self, nb::handle clean_ids, nb::handle corrupt_i
   for (std::size_t n = 0; n < count; ++n) {
     Analysed texts = texts_of(self, clean[n], corrupt[n], decoder[n], found[n]);
     texts.names = names;
-    all.append(found_of(found[n], texts));
+    all.append(patching_found(found[n], texts));
   }
   return several ? results_of(all) : nb::object(all[0]);
 }
@@ -127,15 +127,15 @@ struct PatchingLook {
   std::string json() const { return to_json(x); }
 };
 
-nb::tuple average_(const nb::list& found) {
-  return average_found<PatchingLook>("Patching", found, found_of);
+nb::tuple average_patchings(const nb::list& found) {
+  return average_found<PatchingLook>("Patching", found, patching_found);
 }
 
 }  // namespace
 
 void bind_patch(nb::module_& m, nb::class_<Loaded>& model) {
   bind_look<PatchingLook>(m, "Patching");
-  m.def("_average_patchings", &average_);
+  m.def("_average_patchings", &average_patchings);
   model.def(
       "patch", &patch_, nb::arg("clean_ids"), nb::arg("corrupt_ids"), nb::arg("token"), nb::arg("against"),
       nb::arg("what") = "heads", nb::arg("position") = -1, nb::arg("progress") = nb::none(),

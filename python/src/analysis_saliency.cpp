@@ -7,7 +7,7 @@ namespace attend::python {
 
 namespace {
 
-constexpr const char* function = "Model.saliency";
+constexpr const char* saliency_function = "Model.saliency";
 
 struct Path {
   nb::handle method, baseline, steps;
@@ -15,25 +15,26 @@ struct Path {
 
 nb::object of_one(const Loaded& self, nb::handle ids, const Number& number, nb::handle position, const Path& path,
                   nb::handle types, nb::handle decoder_ids, const std::function<void(double)>& progress) {
-  const std::vector<std::int64_t> given = self.read_ids(function, "ids", ids),
-                                  decoder = Loaded::read_decoder_ids(function, decoder_ids);
-  const std::vector<std::int64_t> of_types = read_types(function, types);
-  const std::string method = expect<std::string>(function, "method", "'integrated' or 'input'", path.method);
+  const std::vector<std::int64_t> given = self.read_ids(saliency_function, "ids", ids),
+                                  decoder = Loaded::read_decoder_ids(saliency_function, decoder_ids);
+  const std::vector<std::int64_t> of_types = read_types(saliency_function, types);
+  const std::string method = expect<std::string>(saliency_function, "method", "'integrated' or 'input'", path.method);
   if (method != "integrated" && method != "input")
-    throw Error(ErrorCode::bad_value, function, "method is '" + method + "', expected 'integrated' or 'input'");
+    throw Error(ErrorCode::bad_value, saliency_function,
+                "method is '" + method + "', expected 'integrated' or 'input'");
   SaliencyOptions options;
-  options.number.position = expect<std::int64_t>(function, "position", whole_number, position);
+  options.number.position = expect<std::int64_t>(saliency_function, "position", whole_number, position);
   options.number.types = of_types, options.number.decoder_ids = decoder;
   number.say(options.number);
   options.method = method == "input" ? SaliencyMethod::input : SaliencyMethod::integrated;
   const bool of_token = nb::isinstance<nb::str>(path.baseline) ||
                         (PyIndex_Check(path.baseline.ptr()) && !PySequence_Check(path.baseline.ptr()));
-  const OptionalArray base(function, "baseline", of_token ? nb::handle(nb::none()) : path.baseline);
+  const OptionalArray base(saliency_function, "baseline", of_token ? nb::handle(nb::none()) : path.baseline);
   options.baseline = base.view();
-  if (of_token) options.baseline_token = self.read_token(function, "baseline", path.baseline);
-  options.steps = expect<std::int64_t>(function, "steps", whole_number, path.steps);
+  if (of_token) options.baseline_token = self.read_token(saliency_function, "baseline", path.baseline);
+  options.steps = expect<std::int64_t>(saliency_function, "steps", whole_number, path.steps);
   options.progress = progress;
-  const Saliency found = call(function, [&] { return saliency(self.model, given, options); });
+  const Saliency found = call(saliency_function, [&] { return saliency(self.model, given, options); });
   Analysed context = analysed(self, given, decoder);
   context.token = found.token, context.against = found.against;
   return found_as("Saliency", context, to_python({}, found.tokens),
@@ -44,8 +45,8 @@ nb::object of_one(const Loaded& self, nb::handle ids, const Number& number, nb::
 nb::object saliency_(const Loaded& self, nb::handle ids, nb::handle token, nb::handle against, nb::handle position,
                      nb::handle of, nb::handle method, nb::handle baseline, nb::handle steps, nb::handle types,
                      nb::handle decoder_ids, nb::handle progress) {
-  return of_texts(function, ids, progress, [&](const auto& each, const nb::object& text, const auto& told) {
-    const Number number(function, self, of, each("token", token), each("against", against));
+  return of_texts(saliency_function, ids, progress, [&](const auto& each, const nb::object& text, const auto& told) {
+    const Number number(saliency_function, self, of, each("token", token), each("against", against));
     return of_one(self, text, number, each("position", position), {method, baseline, steps}, each("types", types, true),
                   each("decoder_ids", decoder_ids, true), told);
   });

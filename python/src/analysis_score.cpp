@@ -120,7 +120,7 @@ weight on the key times value is the head's number there in attribute(). cache a
 the key's text. ValueError for a key that the position does not see, and for a head of an encoder before a decoder without a
 direction: the answer does not read it.)";
 
-constexpr const char* doc =
+constexpr const char* score_doc =
     R"(Why a head gives a key its score: q . k as a sum over pairs of what the two rows are made of, an attend.ScoreSplit.
 
 head: "18.6" or (18, 6). query and key: rows of ids [N] or of a text. Of an encoder-decoder they are rows of decoder_ids, the key of
@@ -144,7 +144,7 @@ void bind_score(nb::module_&, nb::class_<Loaded>& model) {
               "Literal['mean'] | int | None = 'mean', decoder_ids: Ids | None = None, cache: ModelCache | None = None, "
               "sides: Literal['both', 'query'] = 'both', by_token: list[str | tuple[int, int]] | None = None) "
               "-> attend.ScoreSplit"),
-      doc);
+      score_doc);
   model.def(
       "explain_value", &explain_value_, nb::arg("ids"), nb::arg("head"), nb::arg("key"), nb::arg("token") = nb::none(),
       nb::arg("against") = nb::none(), nb::arg("position") = -1, nb::arg("direction") = nb::none(),

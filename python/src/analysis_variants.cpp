@@ -6,19 +6,19 @@ namespace attend::python {
 
 namespace {
 
-constexpr const char* function = "Model.vary";
+constexpr const char* variants_function = "Model.vary";
 
 // One word of all texts, or a list with one of each.
 std::string word_of(const char* name, nb::handle given, std::size_t text, std::size_t count) {
   if (given.is_none()) return "";
   if (nb::isinstance<nb::str>(given)) return text_of(given);
-  const auto list = expect<nb::list>(function, name, "a word, or a list with one of each text", given);
+  const auto list = expect<nb::list>(variants_function, name, "a word, or a list with one of each text", given);
   if (nb::len(list) != count)
     throw Error(
-        ErrorCode::bad_value, function,
+        ErrorCode::bad_value, variants_function,
         std::string(name) + " has " + std::to_string(nb::len(list)) + " words for " + std::to_string(count) + " texts");
   const nb::object word = list[text];
-  return word.is_none() ? "" : expect<std::string>(function, name, "a word", word);
+  return word.is_none() ? "" : expect<std::string>(variants_function, name, "a word", word);
 }
 
 std::vector<VariantText> read_texts(nb::handle texts, nb::handle query, nb::handle words, nb::handle target,
@@ -28,13 +28,14 @@ std::vector<VariantText> read_texts(nb::handle texts, nb::handle query, nb::hand
     const std::string text = text_of(texts);
     all = {text};
     if (!words.is_none()) {
-      const auto varied = expect<std::string>(function, "words", "a text, as 'tired=wide,full'", words);
-      all = call(function, [&] { return varied_texts(text, varied); });
+      const auto varied = expect<std::string>(variants_function, "words", "a text, as 'tired=wide,full'", words);
+      all = call(variants_function, [&] { return varied_texts(text, varied); });
     }
   } else {
-    if (!words.is_none()) throw Error(ErrorCode::bad_value, function, "words vary one text, and several are given");
-    for (const nb::handle text : expect<nb::list>(function, "texts", "a text or a list of texts", texts))
-      all.push_back(expect<std::string>(function, "texts", "a text or a list of texts", text));
+    if (!words.is_none())
+      throw Error(ErrorCode::bad_value, variants_function, "words vary one text, and several are given");
+    for (const nb::handle text : expect<nb::list>(variants_function, "texts", "a text or a list of texts", texts))
+      all.push_back(expect<std::string>(variants_function, "texts", "a text or a list of texts", text));
   }
   std::vector<VariantText> out;
   for (std::size_t n = 0; n < all.size(); ++n)
@@ -50,9 +51,9 @@ nb::object pair_of(const std::optional<Range>& tokens) {
 nb::object vary_(const Loaded& self, nb::handle texts, nb::handle query, nb::handle words, nb::handle target,
                  nb::handle other, nb::handle progress) {
   const std::vector<VariantText> asked = read_texts(texts, query, words, target, other);
-  (void)self.tokenizer(function);
-  const std::function<void(double)> told = progress_of(function, progress);
-  const Variants found = call(function, [&] { return vary(self.model, asked, told); });
+  (void)self.tokenizer(variants_function);
+  const std::function<void(double)> told = progress_of(variants_function, progress);
+  const Variants found = call(variants_function, [&] { return vary(self.model, asked, told); });
   nb::list of_texts, ids, of_words, queries, targets, others, weights;
   for (const VariantRow& each : found.rows) {
     nb::list own;
@@ -124,7 +125,7 @@ nb::dict baselines_(nb::handle result) {
   return out;
 }
 
-nb::list words_(nb::handle result, const std::string& head) {
+nb::list variant_words(nb::handle result, const std::string& head) {
   const Found found{"Variants", "looks_at", result};
   const VariantsLook look(found);
   const Head which = call(found.function.c_str(), [&] { return head_named(head).head; });
@@ -152,7 +153,7 @@ does not have, and for target and other behind the query of a decoder, which doe
 void bind_variants(nb::module_& m, nb::class_<Loaded>& model) {
   bind_look<VariantsLook, Text>(m, "Variants", nb::arg("head").none());
   m.def("_variant_baselines", &baselines_, nb::arg("found"));
-  m.def("_variant_words", &words_, nb::arg("found"), nb::arg("head"));
+  m.def("_variant_words", &variant_words, nb::arg("found"), nb::arg("head"));
   model.def("vary", &vary_, nb::arg("texts"), nb::arg("query"), nb::arg("words") = nb::none(),
             nb::arg("target") = nb::none(), nb::arg("other") = nb::none(), nb::arg("progress") = nb::none(),
             nb::sig("def vary(self, texts: str | list[str], query: str | list[str], words: str | None = None, "

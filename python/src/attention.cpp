@@ -25,7 +25,7 @@ struct Wanted {
 };
 
 // The arguments of one call.
-struct Call {
+struct AttentionCall {
   const char* function;
   Array q, k, v;
   Layout layout;
@@ -42,7 +42,7 @@ Dims with_last(const View& x, std::optional<std::int64_t> last) {
 }
 
 // Results have the shapes that valid arguments give; the library refuses the others.
-nb::object Call::run(const AttentionOptions& options, nb::handle given, Wanted wanted) const {
+nb::object AttentionCall::run(const AttentionOptions& options, nb::handle given, Wanted wanted) const {
   const auto inside = [&](const auto& view) { return heads_first(layout, view); };
   const View queries = inside(q.view()), keys = inside(k.view()), values = inside(v.view());
   std::optional<Result> made, lse, lse_low;
@@ -72,14 +72,15 @@ nb::object attention_(nb::handle q, nb::handle k, nb::handle v, std::string_view
     if (layout != "bhtd" || !out.is_none()) throw nb::value_error("attention: layout and out do not apply to caches");
     return attention_of_caches(q, k, return_lse, return_lse_low, keywords);
   }
-  const Call call{function, {function, "q", q}, {function, "k", k}, {function, "v", v}, read_layout(function, layout)};
+  const AttentionCall call{
+      function, {function, "q", q}, {function, "k", k}, {function, "v", v}, read_layout(function, layout)};
   return call.run(Options(function, keywords).get(), out, {return_lse, return_lse_low});
 }
 
 nb::object attention_varlen(nb::handle q, nb::handle k, nb::handle v, nb::handle cu_seqlens_q, nb::handle cu_seqlens_k,
                             bool return_lse, bool return_lse_low, nb::handle out, const nb::kwargs& keywords) {
   constexpr const char* function = "attention_varlen";
-  const Call call{function, {function, "q", q}, {function, "k", k}, {function, "v", v}, Layout::heads_last};
+  const AttentionCall call{function, {function, "q", q}, {function, "k", k}, {function, "v", v}, Layout::heads_last};
   Options options(function, keywords);
   options.set_starts(cu_seqlens_q, cu_seqlens_k);
   return call.run(options.get(), out, {return_lse, return_lse_low});

@@ -28,7 +28,7 @@ struct Gradients {
 };
 
 // The arrays of one call.
-struct Call {
+struct AttentionBackwardCall {
   const char* function;
   Layout layout;
   Array dout, q, k, v, out, lse;
@@ -42,7 +42,7 @@ Result like(const Kind& kind, const std::optional<View>& option) {
   return option ? Result(kind, option->shape(), option->dtype()) : Result(kind, {}, DType::f32);
 }
 
-Gradients Call::run(const AttentionOptions& options, const BackwardOptions& wanted) const {
+Gradients AttentionBackwardCall::run(const AttentionOptions& options, const BackwardOptions& wanted) const {
   const auto inside = [&](const auto& view) { return heads_first(layout, view); };
   const auto made = [&](const Array& array) { return Result(q.kind(), array.view().shape(), array.view().dtype()); };
   Result dq = made(q), dk = made(k), dv = made(v);
@@ -62,8 +62,8 @@ Gradients Call::run(const AttentionOptions& options, const BackwardOptions& want
   return {dq.take(), dk.take(), dv.take(), std::move(of_options)};
 }
 
-Call read(const char* function, Layout layout, nb::handle dout, nb::handle q, nb::handle k, nb::handle v,
-          nb::handle out, nb::handle lse, nb::handle dlse, nb::handle lse_low) {
+AttentionBackwardCall read(const char* function, Layout layout, nb::handle dout, nb::handle q, nb::handle k,
+                           nb::handle v, nb::handle out, nb::handle lse, nb::handle dlse, nb::handle lse_low) {
   const auto array = [&](const char* name, nb::handle object) { return Array(function, name, object); };
   return {function,
           layout,
@@ -81,7 +81,8 @@ Gradients attention_backward_(nb::handle dout, nb::handle q, nb::handle k, nb::h
                               std::string_view layout, nb::handle dlse, nb::handle lse_low,
                               const nb::kwargs& keywords) {
   constexpr const char* function = "attention_backward";
-  const Call call = read(function, read_layout(function, layout), dout, q, k, v, out, lse, dlse, lse_low);
+  const AttentionBackwardCall call =
+      read(function, read_layout(function, layout), dout, q, k, v, out, lse, dlse, lse_low);
   BackwardOptions wanted;
   const Options options(function, keywords, &wanted);
   return call.run(options.get(), wanted);
@@ -91,14 +92,14 @@ Gradients attention_varlen_backward(nb::handle dout, nb::handle q, nb::handle k,
                                     nb::handle lse, nb::handle cu_seqlens_q, nb::handle cu_seqlens_k, nb::handle dlse,
                                     nb::handle lse_low, const nb::kwargs& keywords) {
   constexpr const char* function = "attention_varlen_backward";
-  const Call call = read(function, Layout::heads_last, dout, q, k, v, out, lse, dlse, lse_low);
+  const AttentionBackwardCall call = read(function, Layout::heads_last, dout, q, k, v, out, lse, dlse, lse_low);
   BackwardOptions wanted;
   Options options(function, keywords, &wanted);
   options.set_starts(cu_seqlens_q, cu_seqlens_k);
   return call.run(options.get(), wanted);
 }
 
-constexpr const char* doc = R"(The gradients of attention(), given those of its results.
+constexpr const char* attention_backward_doc = R"(The gradients of attention(), given those of its results.
 
 dout, of q's dtype, is the gradient of out, and dlse [B,H,Tq] that of lse, where something was computed from
 it. q, k, v and the options are attention()'s, and out and lse what it gave for them with return_lse; or what merge()
@@ -122,7 +123,8 @@ The errors are attention()'s; ValueError too where a gradient is wanted of an op
 >>> bool(abs(gradients.dq[:, :, 0]).max() < 1e-6)  # query 0 sees one key: its weight is 1, whatever q is
 True)";
 
-constexpr const char* varlen_doc = R"(attention_backward() for attention_varlen(): the same arguments as there.
+constexpr const char* attention_backward_varlen_doc =
+    R"(attention_backward() for attention_varlen(): the same arguments as there.
 
 dout and out [tokens,H,Dv], q [tokens,H,D], k [key tokens,Hkv,D], v [key tokens,Hkv,Dv], lse, dlse and lse_low [H,tokens].
 
@@ -160,7 +162,8 @@ void bind_attention_backward(nb::module_& m) {
   m.def("attention_backward", &attention_backward_, nb::arg("dout").none(), nb::arg("q").none(), nb::arg("k").none(),
         nb::arg("v").none(), nb::arg("out").none(), nb::arg("lse").none(), nb::kw_only(), nb::arg("layout") = "bhtd",
         nb::arg("dlse") = nb::none(), nb::arg("lse_low") = nb::none(), nb::arg("options"),
-        nb::sig(signature("attention_backward", "", true, ", layout: Literal['bhtd', 'bthd'] = 'bhtd'").c_str()), doc);
+        nb::sig(signature("attention_backward", "", true, ", layout: Literal['bhtd', 'bthd'] = 'bhtd'").c_str()),
+        attention_backward_doc);
   m.def("attention_varlen_backward", &attention_varlen_backward, nb::arg("dout").none(), nb::arg("q").none(),
         nb::arg("k").none(), nb::arg("v").none(), nb::arg("out").none(), nb::arg("lse").none(),
         nb::arg("cu_seqlens_q").none(), nb::arg("cu_seqlens_k").none(), nb::kw_only(), nb::arg("dlse") = nb::none(),
@@ -168,7 +171,7 @@ void bind_attention_backward(nb::module_& m) {
         nb::sig(signature("attention_varlen_backward",
                           "cu_seqlens_q: Array | Sequence[int], cu_seqlens_k: Array | Sequence[int], ", false, "")
                     .c_str()),
-        varlen_doc);
+        attention_backward_varlen_doc);
 }
 
 }  // namespace attend::python

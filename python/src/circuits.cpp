@@ -13,7 +13,7 @@ namespace attend::python {
 
 namespace {
 
-nb::object made(const char* kind) {
+nb::object circuit_made(const char* kind) {
   return nb::module_::import_("attend._circuits").attr(kind);
 }
 
@@ -52,7 +52,7 @@ nb::list names_of(const std::vector<CircuitNode>& nodes) {
   return names;
 }
 
-nb::list list_of(const std::vector<std::int64_t>& ids) {
+nb::list id_list(const std::vector<std::int64_t>& ids) {
   nb::list all;
   for (const std::int64_t id : ids) all.append(id);
   return all;
@@ -74,9 +74,9 @@ nb::object edges_(const Loaded& self, nb::handle clean_ids, nb::handle corrupt_i
   const Edges found = call(function, [&] { return edges(self.model, pairs, options); });
   nb::list given;
   for (const AnswerPair& pair : found.pairs)
-    given.append(nb::make_tuple(list_of(pair.clean), list_of(pair.corrupt), pair.token, pair.against, pair.position));
-  return made("Edges")(names_of(found.sources), names_of(found.receivers), to_python({}, found.scores), found.clean,
-                       found.corrupt, given);
+    given.append(nb::make_tuple(id_list(pair.clean), id_list(pair.corrupt), pair.token, pair.against, pair.position));
+  return circuit_made("Edges")(names_of(found.sources), names_of(found.receivers), to_python({}, found.scores),
+                               found.clean, found.corrupt, given);
 }
 
 std::vector<CircuitNode> nodes_of(const char* function, const char* name, nb::handle given) {
@@ -94,7 +94,7 @@ std::vector<CircuitNode> nodes_of(const char* function, const char* name, nb::ha
 
 // An attend.Edges.
 Edges read_edges(const char* function, const Loaded& self, nb::handle given) {
-  if (!nb::isinstance(given, made("Edges")))
+  if (!nb::isinstance(given, circuit_made("Edges")))
     throw nb::type_error((std::string(function) + ": edges is " + nb::repr(given.type()).c_str() +
                           ", expected an attend.Edges, as Model.edges() gives it")
                              .c_str());
@@ -156,8 +156,8 @@ nb::object circuit_(const Loaded& self, nb::handle edges, nb::handle keep, nb::h
                                name_of(of.receivers[static_cast<std::size_t>(edge.receiver)]), edge.score));
   for (const auto& [count, share] : found.tried) tried.append(nb::make_tuple(count, share));
   const std::string dot = call(function, [&] { return circuit_dot(found, of); });
-  return made("Circuit")(kept, found.faithfulness, found.value, found.clean, found.corrupt, tried, dot,
-                         self.model.info().heads / self.model.info().kv_heads);
+  return circuit_made("Circuit")(kept, found.faithfulness, found.value, found.clean, found.corrupt, tried, dot,
+                                 self.model.info().heads / self.model.info().kv_heads);
 }
 
 Drawn circuit_picture_(const nb::list& edges, double faithfulness, std::int64_t group, std::int64_t most,
@@ -186,13 +186,13 @@ nb::object path_patch_(const Loaded& self, nb::handle clean_ids, nb::handle corr
   const std::vector<CircuitNode> from = nodes_of(function, "senders", senders),
                                  to = nodes_of(function, "receivers", receivers);
   const PathPatching found = call(function, [&] { return path_patch(self.model, pair, from, to); });
-  return made("PathPatching")(found.recovered, found.value, found.clean, found.corrupt);
+  return circuit_made("PathPatching")(found.recovered, found.value, found.clean, found.corrupt);
 }
 
 nb::list parts_of(const std::vector<TracedPart>& parts) {
   nb::list all;
   for (const TracedPart& x : parts)
-    all.append(made("TracedPart")(name_of(x.part, {}), x.part.value, x.share, x.without));
+    all.append(circuit_made("TracedPart")(name_of(x.part, {}), x.part.value, x.share, x.without));
   return all;
 }
 
@@ -212,13 +212,13 @@ nb::object trace_(const Loaded& self, nb::handle ids, nb::handle token, nb::hand
   const AnswerTrace found = call(function, [&] { return trace_answer(self.model, given, options); });
   nb::list all;
   for (const TracedHead& x : found.heads)
-    all.append(made("TracedHead")(name_of(x.wrote.part, {}), x.wrote.part.key, x.wrote.part.value, x.wrote.share,
-                                  x.wrote.without, x.score, x.value, parts_of(x.query), parts_of(x.key),
-                                  parts_of(x.read)));
-  return made("AnswerTrace")(found.token, found.against, found.position, found.logit, all);
+    all.append(circuit_made("TracedHead")(name_of(x.wrote.part, {}), x.wrote.part.key, x.wrote.part.value,
+                                          x.wrote.share, x.wrote.without, x.score, x.value, parts_of(x.query),
+                                          parts_of(x.key), parts_of(x.read)));
+  return circuit_made("AnswerTrace")(found.token, found.against, found.position, found.logit, all);
 }
 
-constexpr const char* trace_doc =
+constexpr const char* circuits_trace_doc =
     R"(From the answer back to the words, two steps deep: an attend.AnswerTrace.
 
 The strongest `heads` of attribute(), each by the token that it read, for token (the likeliest) against another at position. Of each:
@@ -265,7 +265,7 @@ void bind_circuits(nb::module_& m, nb::class_<Loaded>& model) {
                     "position: int = -1, heads: int = 3, parts: int = 3, measured: bool = True, decoder_ids: Ids | "
                     "None = None, progress: "
                     "Callable[[float], object] | None = None) -> attend.AnswerTrace"),
-            trace_doc);
+            circuits_trace_doc);
   model.def(
       "edges", &edges_, nb::arg("clean_ids"), nb::arg("corrupt_ids"), nb::arg("token"), nb::arg("against"),
       nb::arg("method") = "eap", nb::arg("steps") = 5, nb::arg("at") = "corrupt", nb::arg("position") = -1,

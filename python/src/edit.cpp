@@ -38,7 +38,7 @@ void read_change(GivenEdit& given, nb::handle set, nb::handle add, nb::handle sc
   }
 }
 
-std::string describe(const GivenEdit& self) {
+std::string edit_describe(const GivenEdit& self) {
   constexpr const char* arrays[] = {"'zero'", "'mean'", "an array", "an array", "an array"};  // by Edit::Set
   const Edit& edit = self.edit;
   std::string out = "Edit(layer=" + std::to_string(edit.layer);
@@ -60,7 +60,7 @@ std::string signature() {
          "None, scale: float | Array | None = None, unit: int | None = None) -> None";
 }
 
-void construct(GivenEdit* self, const nb::args& args, const nb::kwargs& keywords) {
+void edit_construct(GivenEdit* self, const nb::args& args, const nb::kwargs& keywords) {
   static const std::string expected = signature();
   const nb::list given = constructed_with("Edit", expected, args, keywords);
   const auto number = [&](std::size_t n, const char* name) -> std::optional<std::int64_t> {
@@ -91,7 +91,7 @@ void construct(GivenEdit* self, const nb::args& args, const nb::kwargs& keywords
   new (self) GivenEdit(std::move(made));
 }
 
-nb::tuple reduced(const GivenEdit& self) {
+nb::tuple edit_reduced(const GivenEdit& self) {
   const Edit& x = self.edit;
   const auto number = [](const std::optional<std::int64_t>& of) { return of ? nb::object(nb::int_(*of)) : nb::none(); };
   nb::object set = nb::none(), add = nb::none(), scale = nb::none();
@@ -104,7 +104,7 @@ nb::tuple reduced(const GivenEdit& self) {
                                                               self.rows, set, add, scale, number(x.unit)));
 }
 
-constexpr const char* doc =
+constexpr const char* edit_doc =
     R"(Something else where a model's pass computed one thing: edits=[...] of Model.forward() and others.
 
 Of one of a head's places ("z", "q", "k", "v", ...) layer may be the head's name, "18.6", of an encoder-decoder
@@ -288,10 +288,10 @@ nb::object Watching::with_kept(const nb::object& result, std::span<const std::in
 }
 
 void bind_edit(nb::module_& m) {
-  nb::class_<GivenEdit> edit(m, "Edit", doc);
+  nb::class_<GivenEdit> edit(m, "Edit", edit_doc);
   bind_knockout(m);
-  edit.def("__init__", &construct, nb::sig(signature().c_str())).def("__repr__", &describe);
-  pickles_as(edit, &reduced);
+  edit.def("__init__", &edit_construct, nb::sig(signature().c_str())).def("__repr__", &edit_describe);
+  pickles_as(edit, &edit_reduced);
 }
 
 }  // namespace attend::python

@@ -95,9 +95,9 @@ nb::bytes as_bytes(const std::string& text) {
   return nb::bytes(text.data(), text.size());
 }
 
-using Class = nb::class_<Trace>;
+using ExplainClass = nb::class_<Trace>;
 
-void bind_tensors(Class& trace) {
+void bind_tensors(ExplainClass& trace) {
   const auto field = [&]<class Value>(const char* name, Value Trace::*tensor, const char* doc) {
     const std::string type = std::is_same_v<Value, Tensor> ? "numpy.ndarray" : "numpy.ndarray | None";
     trace.def_prop_ro(
@@ -125,7 +125,7 @@ void bind_tensors(Class& trace) {
   field("output", &Trace::output, "[T,E]");
 }
 
-void bind_pictures(Class& trace) {
+void bind_pictures(ExplainClass& trace) {
   using Place = std::optional<std::int64_t>;
   trace
       .def(
@@ -168,7 +168,7 @@ void bind_pictures(Class& trace) {
 }  // namespace
 
 void bind_explain(nb::module_& m) {
-  Class trace(m, "Trace", trace_doc);
+  ExplainClass trace(m, "Trace", trace_doc);
   copies_are_itself(trace);
   refuses_pickle(trace, "explain() makes it again, of the same arguments the same; save() writes it");
   trace.def_ro("preset", &Trace::preset, "\"\" for a sentence of your own")

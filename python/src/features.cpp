@@ -40,13 +40,13 @@ SparseAutoencoder load(nb::handle folder, const GivenPlace& reads, const GivenPl
   return call(function, [&] { return SparseAutoencoder::load(from, options); });
 }
 
-nb::object encode(const SparseAutoencoder& self, nb::handle x) {
+nb::object features_encode(const SparseAutoencoder& self, nb::handle x) {
   constexpr const char* function = "SparseAutoencoder.encode";
   const Array given(function, "x", x);
   return to_python(given.kind(), call(function, [&] { return self.encode(given.view()); }));
 }
 
-nb::object decode(const SparseAutoencoder& self, nb::handle activations, nb::handle x) {
+nb::object features_decode(const SparseAutoencoder& self, nb::handle activations, nb::handle x) {
   constexpr const char* function = "SparseAutoencoder.decode";
   const Array given(function, "activations", activations);
   const OptionalArray rows(function, "x", x);
@@ -57,7 +57,7 @@ nb::object direction(const SparseAutoencoder& self, std::int64_t feature) {
   return to_python({}, call("SparseAutoencoder.direction", [&] { return self.direction(feature); }));
 }
 
-nb::dict weights(const SparseAutoencoder& self) {
+nb::dict features_weights(const SparseAutoencoder& self) {
   nb::dict all;
   for (const auto& [name, tensor] : self.weights()) all[name.c_str()] = to_python({}, tensor);
   return all;
@@ -90,7 +90,7 @@ nb::object edit(const SparseAutoencoder& self, nb::handle found, std::int64_t fe
       call(function, [&] { return set ? self.set_to(given, feature, *set) : self.scaled(given, feature, scale); }));
 }
 
-nb::object add(const SparseAutoencoder& self, std::int64_t feature, double value) {
+nb::object features_add(const SparseAutoencoder& self, std::int64_t feature, double value) {
   return edit_of(call("SparseAutoencoder.add", [&] { return self.added(feature, value); }));
 }
 
@@ -117,13 +117,13 @@ nb::list strongest(nb::handle activations, std::int64_t position, std::int64_t n
   return all;
 }
 
-nb::tuple state_of(const SparseAutoencoder& self) {
-  return nb::make_tuple(self.config(), weights(self), pair_of(self.reads()),
+nb::tuple features_state_of(const SparseAutoencoder& self) {
+  return nb::make_tuple(self.config(), features_weights(self), pair_of(self.reads()),
                         self.transcoder() ? pair_of(self.writes()) : nb::none(), self.centred(),
                         self.reads_before_weight());
 }
 
-void restore(SparseAutoencoder& self, const nb::tuple& state) {
+void features_restore(SparseAutoencoder& self, const nb::tuple& state) {
   TensorMap tensors;
   for (const auto& [name, array] : nb::cast<nb::dict>(state[1]))
     tensors.emplace(nb::cast<std::string>(name), Array("SparseAutoencoder", "state", array).view().clone());
@@ -134,7 +134,7 @@ void restore(SparseAutoencoder& self, const nb::tuple& state) {
   new (&self) SparseAutoencoder(SparseAutoencoder::of(nb::cast<std::string>(state[0]), tensors, options));
 }
 
-std::string describe(const SparseAutoencoder& self) {
+std::string features_describe(const SparseAutoencoder& self) {
   std::string out = "SparseAutoencoder(" + self.architecture() + ", " + std::to_string(self.size()) + " features";
   const auto place = [](const LayerPlace& of) {
     return std::string(name_of(of.at)) + " of layer " + std::to_string(of.layer);
@@ -144,7 +144,7 @@ std::string describe(const SparseAutoencoder& self) {
   return out + ")";
 }
 
-constexpr const char* class_doc =
+constexpr const char* features_class_doc =
     R"(A sparse autoencoder or a transcoder of a place of a model, as SAELens saves them: SparseAutoencoder.load() reads it.
 
 Features are activation(W_enc (x - b_dec) + b_enc), and decode to W_dec features + b_dec, of a skip transcoder + W_skip x. in_size
@@ -163,7 +163,7 @@ docs/why.md tells more.
 >>> sae.edit(found, 1)  # takes feature 1 out
 Edit(layer=1, at='residual', 4 rows, add=an array))";
 
-constexpr const char* load_doc = R"(A folder with cfg.json and sae_weights.safetensors.
+constexpr const char* features_load_doc = R"(A folder with cfg.json and sae_weights.safetensors.
 
 Architectures: standard, gated, jumprelu, topk (batchtopk is saved as jumprelu), transcoder, skip_transcoder, jumprelu_transcoder
 and jumprelu_skip_transcoder. hook_name and hook_name_out become places of attend: blocks.5.hook_resid_post is ("residual", 6).
@@ -179,9 +179,9 @@ model has no such place, or one of another size.)";
 }  // namespace
 
 void bind_features(nb::module_& m, nb::class_<Loaded>& model) {
-  nb::class_<SparseAutoencoder> bound(m, "SparseAutoencoder", class_doc);
+  nb::class_<SparseAutoencoder> bound(m, "SparseAutoencoder", features_class_doc);
   copies_are_itself(bound);
-  bound.def("__getstate__", &state_of).def("__setstate__", &restore);
+  bound.def("__getstate__", &features_state_of).def("__setstate__", &features_restore);
   bound.def_prop_ro("architecture", &SparseAutoencoder::architecture, "SAELens' name of it")
       .def_prop_ro("in_size", &SparseAutoencoder::in_size, "how many numbers it reads of a row")
       .def_prop_ro("size", &SparseAutoencoder::size, "how many features")
@@ -192,11 +192,11 @@ void bind_features(nb::module_& m, nb::class_<Loaded>& model) {
       .def_prop_ro(
           "writes", [](const SparseAutoencoder& self) { return pair_of(self.writes()); },
           nb::sig("def writes(self) -> tuple[str, int] | None"), "likewise; of an autoencoder where it reads")
-      .def_prop_ro("weights", &weights, nb::sig("def weights(self) -> dict[str, numpy.ndarray]"),
+      .def_prop_ro("weights", &features_weights, nb::sig("def weights(self) -> dict[str, numpy.ndarray]"),
                    "as the file names them, float32: W_enc [in,size], W_dec [size,out], b_enc, b_dec, ...")
-      .def("encode", &encode, nb::arg("x"), nb::sig("def encode(self, x: ArrayT) -> ArrayT"),
+      .def("encode", &features_encode, nb::arg("x"), nb::sig("def encode(self, x: ArrayT) -> ArrayT"),
            "x [N,in_size] to features [N,size], float32.")
-      .def("decode", &decode, nb::arg("activations"), nb::arg("x") = nb::none(),
+      .def("decode", &features_decode, nb::arg("activations"), nb::arg("x") = nb::none(),
            nb::sig("def decode(self, activations: ArrayT, x: Array | None = None) -> ArrayT"),
            "Features [N,size] to [N,out_size], float32. x: what they were of, which skip transcoders and\n"
            "normalize_activations need.")
@@ -208,15 +208,15 @@ void bind_features(nb::module_& m, nb::class_<Loaded>& model) {
               "def edit(self, found: Features, feature: int, scale: float = 0.0, set: float | None = None) -> Edit"),
           "An Edit of the pass that found is of: it takes the feature out of it, or gives it scale times its value in\n"
           "each row, or the value set.")
-      .def("add", &add, nb::arg("feature"), nb::arg("value"),
+      .def("add", &features_add, nb::arg("feature"), nb::arg("value"),
            nb::sig("def add(self, feature: int, value: float) -> Edit"),
            "An Edit that adds so much of the feature to every row, also of the tokens that generate() writes.")
       .def_static("load", &load, nb::arg("folder"), nb::arg("reads") = nb::none(), nb::arg("writes") = nb::none(),
                   nb::arg("centred") = nb::none(),
                   nb::sig("def load(folder: str | os.PathLike[str] | bytes, reads: tuple[str, int] | None = None, "
                           "writes: tuple[str, int] | None = None, centred: bool | None = None) -> SparseAutoencoder"),
-                  load_doc)
-      .def("__repr__", &describe);
+                  features_load_doc)
+      .def("__repr__", &features_describe);
   m.def("_strongest_features", &strongest, nb::arg("activations"), nb::arg("position"), nb::arg("n"));
   model.def(
       "features", &features_of, nb::arg("ids"), nb::arg("autoencoder"), nb::arg("starts") = nb::none(),

@@ -53,7 +53,7 @@ void explain(PyObject* self, PyObject* const* args, std::size_t count, PyObject*
   error.restore();
 }
 
-PyObject* call(PyObject* self, PyObject* const* args, std::size_t nargsf, PyObject* names) {
+PyObject* function_call(PyObject* self, PyObject* const* args, std::size_t nargsf, PyObject* names) {
   PyObject* result = PyObject_Vectorcall(cast(self)->of, args, nargsf, names);
   if (result == nullptr && PyErr_ExceptionMatches(PyExc_TypeError))
     explain(self, args, static_cast<std::size_t>(PyVectorcall_NARGS(nargsf)), names);
@@ -153,7 +153,7 @@ nb::object make(nb::handle of) {
   if (type == nullptr) throw nb::python_error();
   Function* made = PyObject_GC_New(Function, reinterpret_cast<PyTypeObject*>(type));
   if (made == nullptr) throw nb::python_error();
-  made->vectorcall = call;
+  made->vectorcall = function_call;
   made->of = nb::borrow(of).release().ptr();
   PyObject_GC_Track(made);
   return nb::steal(reinterpret_cast<PyObject*>(made));

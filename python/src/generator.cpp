@@ -14,7 +14,8 @@ namespace attend::python {
 
 namespace {
 
-constexpr const char* class_doc = R"(PyTorch's CPU generator: same seed, same calls, same values, as NumPy arrays.
+constexpr const char* generator_class_doc =
+    R"(PyTorch's CPU generator: same seed, same calls, same values, as NumPy arrays.
 
 Generator(seed) is torch.manual_seed(seed). Shapes are tuples, as in NumPy; dtype is float32 or float64.
 
@@ -40,9 +41,9 @@ std::string signature(const char* name, const std::string& arguments) {
   return "def " + std::string(name) + "(self, shape: Sequence[int]" + arguments + ") -> numpy.ndarray";
 }
 
-using Class = nb::class_<Generator>;
+using GeneratorClass = nb::class_<Generator>;
 
-void bind_draw(Class& c, const char* name, Tensor (Generator::*draw)(const Dims&, DType), const char* doc) {
+void bind_draw(GeneratorClass& c, const char* name, Tensor (Generator::*draw)(const Dims&, DType), const char* doc) {
   c.def(
       name,
       [draw, method = Method(name)](Generator& self, nb::handle shape, nb::handle dtype) {
@@ -53,7 +54,7 @@ void bind_draw(Class& c, const char* name, Tensor (Generator::*draw)(const Dims&
 }
 
 // From a distribution with two numbers, called `first` and `second`.
-void bind_draw(Class& c, const char* name, const char* first, const char* second,
+void bind_draw(GeneratorClass& c, const char* name, const char* first, const char* second,
                Tensor (Generator::*draw)(const Dims&, double, double, DType), const char* doc) {
   const std::string numbers = std::string(", ") + first + ": float, " + second + ": float";
   c.def(
@@ -68,12 +69,12 @@ void bind_draw(Class& c, const char* name, const char* first, const char* second
 const std::string signature_of_class =
     "def __init__(self, seed: int = " + std::to_string(Generator::default_seed) + ") -> None";
 
-void construct(Generator* self, const nb::args& args, const nb::kwargs& keywords) {
+void generator_construct(Generator* self, const nb::args& args, const nb::kwargs& keywords) {
   const nb::list given = constructed_with("Generator", signature_of_class, args, keywords);
   new (self) Generator(expect<std::uint64_t>("Generator", "seed", "a whole number from 0 on", given[0]));
 }
 
-void bind_initialiser(Class& c, const char* name, Tensor (Generator::*draw)(const Dims&), const char* doc) {
+void bind_initialiser(GeneratorClass& c, const char* name, Tensor (Generator::*draw)(const Dims&), const char* doc) {
   c.def(
       name,
       [draw, method = Method(name)](Generator& self, nb::handle shape) {
@@ -85,8 +86,8 @@ void bind_initialiser(Class& c, const char* name, Tensor (Generator::*draw)(cons
 }  // namespace
 
 void bind_generator(nb::module_& m) {
-  Class c(m, "Generator", class_doc);
-  c.def("__init__", &construct, nb::sig(signature_of_class.c_str()));
+  GeneratorClass c(m, "Generator", generator_class_doc);
+  c.def("__init__", &generator_construct, nb::sig(signature_of_class.c_str()));
   refuses_pickle(c, "where it stands among its numbers is not known; make one of the same seed");
   c.def("seed", &Generator::seed, nb::arg("seed"), "Start again, as torch.manual_seed.");
   bind_draw(c, "rand", &Generator::rand, "Uniform in [0, 1): torch.rand.");

@@ -18,7 +18,7 @@ namespace attend::python {
 
 namespace {
 
-constexpr const char* function = "Model.gradient";
+constexpr const char* gradient_function = "Model.gradient";
 
 // [K * N,C], or of all layers [L,K * N,C] -> [K,N,C], [K,L,N,C].
 nb::object by_number(const nb::object& array, std::size_t K) {
@@ -29,30 +29,30 @@ nb::object by_number(const nb::object& array, std::size_t K) {
 }
 
 // What one text is asked, and what is kept of it.
-class Question {
+class GradientQuestion {
  public:
-  Question(const Loaded& self, std::vector<std::int64_t> ids, nb::handle token, nb::handle against, nb::handle position,
-           nb::handle of, nb::handle at, nb::handle edits, nb::handle types, nb::handle decoder_ids, nb::handle observe,
-           nb::handle memory)
+  GradientQuestion(const Loaded& self, std::vector<std::int64_t> ids, nb::handle token, nb::handle against,
+                   nb::handle position, nb::handle of, nb::handle at, nb::handle edits, nb::handle types,
+                   nb::handle decoder_ids, nb::handle observe, nb::handle memory)
       : ids_(std::move(ids)),
-        decoder_(Loaded::read_decoder_ids(function, decoder_ids)),
-        types_(read_types(function, types)),
-        number_(function, self, of, token, against),
-        edits_(function, edits),
-        watching_(function, self.model.info(), at, observe, "at"),
+        decoder_(Loaded::read_decoder_ids(gradient_function, decoder_ids)),
+        types_(read_types(gradient_function, types)),
+        number_(gradient_function, self, of, token, against),
+        edits_(gradient_function, edits),
+        watching_(gradient_function, self.model.info(), at, observe, "at"),
         shown_(watching_.observer()) {
     if (!edits_.knockouts().empty())
-      throw Error(ErrorCode::bad_value, function, "edits: a pass back takes no Knockout");
-    options_.position = expect<std::int64_t>(function, "position", whole_number, position);
+      throw Error(ErrorCode::bad_value, gradient_function, "edits: a pass back takes no Knockout");
+    options_.position = expect<std::int64_t>(gradient_function, "position", whole_number, position);
     options_.types = types_, options_.decoder_ids = decoder_, options_.edits = edits_.get();
-    if (!memory.is_none()) options_.memory = expect<std::int64_t>(function, "memory", whole_number, memory);
+    if (!memory.is_none()) options_.memory = expect<std::int64_t>(gradient_function, "memory", whole_number, memory);
     number_.say(options_);
     options_.observe = [this](ModelPlace place, std::int64_t layer, const View& d) {
       shown_(place, layer, d.rank() == 3 ? d.reshape({d.size(0) * d.size(1), d.size(2)}) : d);
     };
   }
-  Question(const Question&) = delete;
-  Question& operator=(const Question&) = delete;
+  GradientQuestion(const GradientQuestion&) = delete;
+  GradientQuestion& operator=(const GradientQuestion&) = delete;
 
   const std::vector<std::int64_t>& ids() const { return ids_; }
   const GradientOptions& options() const { return options_; }
@@ -86,21 +86,21 @@ nb::object gradient_(const Loaded& self, nb::handle ids, nb::handle token, nb::h
                      nb::handle of, nb::handle at, nb::handle edits, nb::handle types, nb::handle decoder_ids,
                      nb::handle observe, nb::handle memory) {
   const std::optional<nb::list> several = read_several(ids);
-  const auto texts = read_texts(self, function, "ids", ids, several);
+  const auto texts = read_texts(self, gradient_function, "ids", ids, several);
   nb::list embeddings;
   embeddings.append("embeddings");
-  std::deque<Question> asked;
+  std::deque<GradientQuestion> asked;
   std::vector<GradientOptions> options;
   for (std::size_t n = 0; n < texts.size(); ++n) {
     const auto each = [&](const char* name, nb::handle given, bool many = false) {
-      return several ? of_each(function, name, given, n, texts.size(), many) : nb::borrow(given);
+      return several ? of_each(gradient_function, name, given, n, texts.size(), many) : nb::borrow(given);
     };
     asked.emplace_back(self, texts[n], each("token", token), each("against", against), each("position", position), of,
                        at.is_none() ? nb::handle(embeddings) : at, edits, each("types", types, true),
                        each("decoder_ids", decoder_ids, true), observe, memory);
     options.push_back(asked.back().options());
   }
-  const std::vector<Gradient> found = call(function, [&] {
+  const std::vector<Gradient> found = call(gradient_function, [&] {
     if (several) return gradient(self.model, texts, options);
     return std::vector<Gradient>{gradient(self.model, texts[0], options[0])};
   });
@@ -109,7 +109,7 @@ nb::object gradient_(const Loaded& self, nb::handle ids, nb::handle token, nb::h
   return several ? results_of(all) : nb::object(all[0]);
 }
 
-constexpr const char* doc =
+constexpr const char* gradient_doc =
     R"(The gradient of a number that the model computes, by what stands at the places of its pass: an attend.Gradient.
 
 One pass forward and one back; nothing of N x N is stored, and quantized weights are the numbers that the pass computes with.
@@ -176,7 +176,7 @@ void bind_gradient(nb::class_<Loaded>& model) {
               "int]] | None = None, edits: Sequence[Edit] | None = None, types: Ids | Sequence[Ids] | None = None, "
               "decoder_ids: Ids | None | Sequence[Ids] = None, observe: Callable[[str, int, numpy.ndarray], object] | "
               "None = None, memory: int | None = None) -> Gradient | attend.Results[Gradient]"),
-      doc);
+      gradient_doc);
   model.def(
       "gradient_bytes", &gradient_bytes_, nb::arg("tokens"), nb::arg("decoder_tokens") = 0,
       nb::sig("def gradient_bytes(self, tokens: int, decoder_tokens: int = 0) -> tuple[int, int]"),

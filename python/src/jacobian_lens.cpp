@@ -56,13 +56,13 @@ JacobianLens fit(const Loaded& self, nb::handle ids, std::int64_t skip, std::int
               [&] { return jacobian_lens(self.model, texts, {.skip = skip, .block = block, .progress = tell}); });
 }
 
-std::string describe(const JacobianLens& self) {
+std::string jacobian_lens_describe(const JacobianLens& self) {
   const std::string size = self.jacobians.empty() ? "0" : std::to_string(self.jacobians[0].size(0));
   return "JacobianLens(" + std::to_string(self.jacobians.size()) + " layers of [" + size + "," + size + "], " +
          std::to_string(self.prompts) + " prompts)";
 }
 
-constexpr const char* class_doc =
+constexpr const char* jacobian_lens_class_doc =
     R"(What each layer's stream means for the last one (Gurnee et al. 2026): Model.jacobian_lens() finds it, and lens(jacobian=) uses it.
 
 jacobians [L-1,E,E]: of each layer but the last the derivative of the stream after the last layer, before the last norm, by what
@@ -91,7 +91,7 @@ tokens, for encoders and for encoder-decoders.)";
 }  // namespace
 
 void bind_jacobian_lens(nb::module_& m, nb::class_<Loaded>& model) {
-  nb::class_<JacobianLens> lens(m, "JacobianLens", class_doc);
+  nb::class_<JacobianLens> lens(m, "JacobianLens", jacobian_lens_class_doc);
   copies_are_itself(lens);
   pickles_as(lens, [](nb::handle self) {
     const auto& of = nb::cast<const JacobianLens&>(self);
@@ -142,7 +142,7 @@ void bind_jacobian_lens(nb::module_& m, nb::class_<Loaded>& model) {
           "from_torch", [torch_files](nb::handle path) { return nb::object(torch_files().attr("read")(path)); },
           nb::arg("path"), nb::sig("def from_torch(path: str | os.PathLike[str] | bytes) -> JacobianLens"),
           "Reads the .pt file of TransformerLens, by torch's loader of weights alone; ValueError where it is none.")
-      .def("__repr__", &describe);
+      .def("__repr__", &jacobian_lens_describe);
   model.def("jacobian_lens", &fit, nb::arg("ids"), nb::arg("skip") = 16, nb::arg("block") = 32,
             nb::arg("progress") = nb::none(),
             nb::sig("def jacobian_lens(self, ids: str | Ids | Sequence[str | Ids], skip: int = 16, block: int = 32, "

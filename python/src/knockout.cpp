@@ -13,13 +13,13 @@ namespace attend::python {
 
 namespace {
 
-constexpr const char* signature =
+constexpr const char* knockout_signature =
     "def __init__(self, keys: Ids, rows: Ids | None = None, layer: int | str | None = None, head: int | None = None, "
     "attention: Literal['self', 'cross', 'encoder'] = 'self') -> None";
 
-void construct(GivenKnockout* self, const nb::args& args, const nb::kwargs& keywords) {
+void knockout_construct(GivenKnockout* self, const nb::args& args, const nb::kwargs& keywords) {
   constexpr const char* function = "Knockout";
-  const nb::list given = constructed_with(function, signature, args, keywords);
+  const nb::list given = constructed_with(function, knockout_signature, args, keywords);
   GivenKnockout made;
   Knockout& x = made.knockout;
   made.keys = nb::borrow(given[0]), made.rows = nb::borrow(given[1]);
@@ -49,7 +49,7 @@ nb::object or_none(const std::optional<std::int64_t>& number) {
   return number ? nb::object(nb::int_(*number)) : nb::none();
 }
 
-std::string describe(const GivenKnockout& self) {
+std::string knockout_describe(const GivenKnockout& self) {
   const Knockout& x = self.knockout;
   std::string out = "Knockout(" + std::to_string(x.keys.size()) + " keys";
   if (x.rows) out += ", " + std::to_string(x.rows->size()) + " rows";
@@ -59,7 +59,7 @@ std::string describe(const GivenKnockout& self) {
   return out + ")";
 }
 
-constexpr const char* doc =
+constexpr const char* knockout_doc =
     R"(Rows of attention that may not see keys: edits=[...] of Model.forward() and others (Geva et al. 2023).
 
 keys and rows are positions in the sequence, from the end where they are below 0; rows None: all, also those that generate()
@@ -77,8 +77,8 @@ that mask, and no matrix of all pairs is made; a row that sees no key gets zeros
 }  // namespace
 
 void bind_knockout(nb::module_& m) {
-  nb::class_<GivenKnockout> knockout(m, "Knockout", doc);
-  knockout.def("__init__", &construct, nb::sig(signature)).def("__repr__", &describe);
+  nb::class_<GivenKnockout> knockout(m, "Knockout", knockout_doc);
+  knockout.def("__init__", &knockout_construct, nb::sig(knockout_signature)).def("__repr__", &knockout_describe);
   pickles_as(knockout, [](const GivenKnockout& self) {
     const Knockout& x = self.knockout;
     return nb::make_tuple(

@@ -72,7 +72,7 @@ struct Cache {
   }
 };
 
-constexpr const char* class_doc = R"(Keys [B,Hkv,T,D] and values [B,Hkv,T,Dv] whose T grows, for decoding.
+constexpr const char* kv_cache_class_doc = R"(Keys [B,Hkv,T,D] and values [B,Hkv,T,Dv] whose T grows, for decoding.
 
 Appending never moves what is there, and forks share it. dtype is float32, bfloat16 or float16; or int8, which keeps
 each row of a head as whole numbers from -127 to 127 and a float32 scale, its largest magnitude / 127: half of bfloat16's
@@ -86,11 +86,11 @@ a row with NaN or infinity is NaN). Raises ValueError for a size below 1, TypeEr
 >>> len(cache), cache.attention(x[:, :, :1], causal=True).shape
 (3, (1, 2, 1, 8)))";
 
-constexpr const char* signature =
+constexpr const char* kv_cache_signature =
     "def __init__(self, batch: int, heads: int, d_k: int, d_v: int, dtype: object = 'float32') -> None";
 
-void construct(Cache* self, const nb::args& args, const nb::kwargs& keywords) {
-  const nb::list given = constructed_with("KvCache", signature, args, keywords);
+void kv_cache_construct(Cache* self, const nb::args& args, const nb::kwargs& keywords) {
+  const nb::list given = constructed_with("KvCache", kv_cache_signature, args, keywords);
   const auto size = [&](std::size_t n, const char* name) {
     return expect<std::int64_t>("KvCache", name, whole_number, given[n]);
   };
@@ -104,7 +104,7 @@ constexpr const char* attention_doc =
 Where causal, window or alibi_slopes need an offset and none is given, it is "bottom_right": the queries are the last Tq
 positions. The bits are those of attention() over the same keys in one array.)";
 
-constexpr const char* weights_doc =
+constexpr const char* kv_cache_weights_doc =
     R"(attend.attention_weights() of q [B,H,Tq,D] over the cache's keys, where they lie: [B,H,queries,keys].
 
 lse and lse_low [B,H,Tq] are what attention() of the cache returned for the same options, None: computed first. queries
@@ -141,12 +141,12 @@ nb::object attention_of_caches(nb::handle q, nb::handle caches, bool return_lse,
 }
 
 void bind_kv_cache(nb::module_& m) {
-  nb::class_<Cache> cache(m, "KvCache", class_doc);
+  nb::class_<Cache> cache(m, "KvCache", kv_cache_class_doc);
   refuses_pickle(
       cache,
       "it would bring all that it shares with its forks; keys() and values() are arrays, and append() takes them");
   const auto whole = [](const Cache& self) { return Cache{self.cache.fork(self.cache.length()), self.kind}; };
-  cache.def("__init__", &construct, nb::sig(signature))
+  cache.def("__init__", &kv_cache_construct, nb::sig(kv_cache_signature))
       .def("__copy__", whole)
       .def(
           "__deepcopy__", [whole](const Cache& self, nb::handle) { return whole(self); }, nb::arg("memo"))
@@ -176,7 +176,7 @@ void bind_kv_cache(nb::module_& m) {
                     "key_sizes: Array | None = None, " +
                     options_signature() + ") -> Any")
                        .c_str()),
-           weights_doc)
+           kv_cache_weights_doc)
       .def(
           "keys", [](const Cache& self) { return to_python(self.kind, self.cache.keys()); },
           "A copy [B,Hkv,length,D], as the kind of array that was appended.", nb::sig("def keys(self) -> Any"))

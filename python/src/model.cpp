@@ -140,7 +140,7 @@ nb::object read_only(Tensor tensor) {
   return array;
 }
 
-nb::dict weights(const Loaded& self, std::optional<std::int64_t> layer, bool encoder) {
+nb::dict model_weights(const Loaded& self, std::optional<std::int64_t> layer, bool encoder) {
   nb::dict all;
   for (auto& [name, tensor] : call("Model.weights", [&] {
          if (!layer && encoder)
@@ -194,7 +194,7 @@ ablation). by_position: over the texts at each position, [T,C] or [L,T,C], T of 
 >>> model.kept_bytes(["z", ("mlp", 0)], tokens=3) == sum(kept.nbytes for kept in model.forward([1, 2, 3], keep=["z", ("mlp", 0)])[1].values())
 True)";
 
-constexpr const char* weights_doc =
+constexpr const char* model_weights_doc =
     R"(The weights of a layer, or with None of the model around them, float32 and read-only; quantized ones as numbers.
 
 Of a layer, where y = W x + b: "W_Q" [H,D,E], "W_K" and "W_V" [Hkv,D,E], "W_O" [H,E,D], "W_in" and "W_gate" [F,E], "W_out"
@@ -207,13 +207,13 @@ Gemma's norms are 1 + those of its file.
 >>> {name: array.shape for name, array in model.weights(0).items() if name in ("W_Q", "W_O", "W_in")}
 {'W_O': (4, 16, 4), 'W_Q': (4, 4, 16), 'W_in': (32, 16)})";
 
-std::string describe(const Loaded& self) {
+std::string model_describe(const Loaded& self) {
   const ModelInfo& info = self.model.info();
   return "Model('" + self.name + "': " + info.type + ", " + std::to_string(info.layers) + " layers, " +
          std::to_string(info.parameters) + " parameters, " + python_name(info.dtype) + ")";
 }
 
-Loaded load(nb::handle path, nb::handle dtype) {
+Loaded model_load(nb::handle path, nb::handle dtype) {
   constexpr const char* function = "Model.load";
   const std::string name = path_of(path);
   ModelOptions options;
@@ -243,7 +243,7 @@ nb::tuple reduced(const Loaded& self) {
   return nb::make_tuple(nb::type<Loaded>().attr("load"), nb::make_tuple(self.from, dtype));
 }
 
-constexpr const char* class_doc =
+constexpr const char* model_class_doc =
     R"(A pretrained Transformer: of BERT's, GPT-2's, Llama's and other families (docs/models.md lists them).
 
 Model.load() opens a Hugging Face folder, or a GGUF file. It computes in float32 or bfloat16, as eager Transformers
@@ -278,11 +278,11 @@ another shape, and names what is not known here.)";
 void bind_model(nb::module_& m) {
   bind_model_info(m);
   bind_edit(m);
-  nb::class_<Loaded> model(m, "Model", class_doc);
+  nb::class_<Loaded> model(m, "Model", model_class_doc);
   copies_are_itself(model);
   pickles_as(model, &reduced);
   model
-      .def_static("load", &load, nb::arg("path"), nb::arg("dtype") = nb::none(),
+      .def_static("load", &model_load, nb::arg("path"), nb::arg("dtype") = nb::none(),
                   nb::sig("def load(path: str | os.PathLike[str] | bytes, dtype: object = None) -> Model"), load_doc)
       .def_static("load_tokenizer", &load_tokenizer, nb::arg("path"),
                   nb::sig("def load_tokenizer(path: str | os.PathLike[str] | bytes) -> Tokenizer"),
@@ -311,16 +311,16 @@ void bind_model(nb::module_& m) {
            "Bytes of the arrays that forward(keep=) gives of so many tokens, an encoder's as many as its decoder's; "
            "ValueError for a "
            "place that the model does not have.")
-      .def("weights", &weights, nb::arg("layer") = nb::none(), nb::arg("encoder") = false,
+      .def("weights", &model_weights, nb::arg("layer") = nb::none(), nb::arg("encoder") = false,
            nb::sig("def weights(self, layer: int | None = None, encoder: bool = False) -> dict[str, numpy.ndarray]"),
-           weights_doc)
+           model_weights_doc)
       .def("weight", &weight, nb::arg("name"), nb::sig("def weight(self, name: str) -> numpy.ndarray"),
            "The tensor of that name, as Transformers has it, float32, read-only; weight_names lists them.")
       .def_prop_ro(
           "weight_names", [](const Loaded& self) { return self.model.weight_names(); },
           nb::sig("def weight_names(self) -> list[str]"),
           "The names of its tensors, as Transformers has them, also of a GGUF file, for weight().")
-      .def("__repr__", &describe);
+      .def("__repr__", &model_describe);
   bind_model_cache(m, model);
   bind_model_forward(model);
   bind_model_embed(model);

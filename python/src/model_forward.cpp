@@ -12,29 +12,29 @@
 
 namespace attend::python {
 
-nb::object of_each(const char* function, const char* name, nb::handle given, std::size_t n, std::size_t count,
+nb::object of_each(const char* forward_function, const char* name, nb::handle given, std::size_t n, std::size_t count,
                    bool many) {
   const bool list = nb::isinstance<nb::list>(given) || nb::isinstance<nb::tuple>(given);
   if (!list || (many && !read_several(given))) return nb::borrow(given);
   if (nb::len(given) != count)
-    throw Error(ErrorCode::bad_value, function,
+    throw Error(ErrorCode::bad_value, forward_function,
                 std::string(name) + " has " + std::to_string(nb::len(given)) + ", expected one for each of " +
                     std::to_string(count) + " texts");
   return given[n];
 }
 
-std::vector<std::vector<std::int64_t>> read_texts(const Loaded& self, const char* function, const char* name,
+std::vector<std::vector<std::int64_t>> read_texts(const Loaded& self, const char* forward_function, const char* name,
                                                   nb::handle given, const std::optional<nb::list>& several) {
   std::vector<std::vector<std::int64_t>> ids;
-  if (!several) ids.push_back(self.read_ids(function, name, given));
+  if (!several) ids.push_back(self.read_ids(forward_function, name, given));
   for (std::size_t n = 0; several && n < nb::len(*several); ++n)
-    ids.push_back(self.read_ids(function, (name + ("[" + std::to_string(n) + "]")).c_str(), (*several)[n]));
+    ids.push_back(self.read_ids(forward_function, (name + ("[" + std::to_string(n) + "]")).c_str(), (*several)[n]));
   return ids;
 }
 
 namespace {
 
-constexpr const char* function = "Model.forward";
+constexpr const char* forward_function = "Model.forward";
 
 // Lists of ids, one after another, and where each begins.
 struct Sequences {
@@ -51,18 +51,20 @@ nb::object forward_several(const Loaded& self, nb::handle ids, const nb::list& t
                            nb::handle observe) {
   const std::size_t count = nb::len(texts);
   Sequences text, decoder, of_types;
-  for (const auto& each : read_texts(self, function, "ids", ids, texts)) text.add(each);
+  for (const auto& each : read_texts(self, forward_function, "ids", ids, texts)) text.add(each);
   const bool decodes = !decoder_ids.is_none();
   for (std::size_t n = 0; n < count; ++n) {
     if (decodes)
-      decoder.add(Loaded::read_decoder_ids(function, of_each(function, "decoder_ids", decoder_ids, n, count, true)));
+      decoder.add(Loaded::read_decoder_ids(forward_function,
+                                           of_each(forward_function, "decoder_ids", decoder_ids, n, count, true)));
     if (!types.is_none())
-      of_types.add(list_of(read_integers(function, "types", of_each(function, "types", types, n, count, true))));
+      of_types.add(
+          list_of(read_integers(forward_function, "types", of_each(forward_function, "types", types, n, count, true))));
   }
-  const Caches held(function, caches);
+  const Caches held(forward_function, caches);
   const std::vector<std::int64_t>& starts = decodes ? decoder.starts : text.starts;
-  const Edits given(function, edits, starts, text.starts);
-  Watching watching(function, self.model.info(), keep, observe);
+  const Edits given(forward_function, edits, starts, text.starts);
+  Watching watching(forward_function, self.model.info(), keep, observe);
   const ModelCall asked{
       .starts = text.starts,
       .types = of_types.ids,
@@ -73,7 +75,7 @@ nb::object forward_several(const Loaded& self, nb::handle ids, const nb::list& t
       .edits = given.get(),
       .knockouts = given.knockouts(),
       .observe = watching.observer()};
-  const nb::object hidden = to_python({}, call(function, [&] { return self.model.forward(text.ids, asked); }));
+  const nb::object hidden = to_python({}, call(forward_function, [&] { return self.model.forward(text.ids, asked); }));
   return watching.with_kept(hidden, starts, text.starts);
 }
 
@@ -82,14 +84,15 @@ nb::object forward(const Loaded& self, nb::handle ids, nb::handle starts, nb::ha
                    nb::handle observe) {
   if (const auto several = read_several(ids)) {
     if (!starts.is_none() || !decoder_starts.is_none())
-      throw Error(ErrorCode::bad_value, function, "starts are of ids in one list, and there are several lists");
+      throw Error(ErrorCode::bad_value, forward_function, "starts are of ids in one list, and there are several lists");
     return forward_several(self, ids, *several, types, caches, edits, decoder_ids, keep, observe);
   }
-  const CallArguments given(self, function, ids, starts, types, caches, edits, decoder_ids, decoder_starts);
-  Watching watching(function, self.model.info(), keep, observe);
+  const CallArguments given(self, forward_function, ids, starts, types, caches, edits, decoder_ids, decoder_starts);
+  Watching watching(forward_function, self.model.info(), keep, observe);
   ModelCall asked = given.call();
   asked.observe = watching.observer();
-  return watching.with_kept(to_python({}, call(function, [&] { return self.model.forward(given.ids(), asked); })));
+  return watching.with_kept(
+      to_python({}, call(forward_function, [&] { return self.model.forward(given.ids(), asked); })));
 }
 
 constexpr const char* forward_doc =

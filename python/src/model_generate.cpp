@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* generate_function = "Model.generate";
 
-nb::object array(std::span<const std::int64_t> numbers) {
+nb::object id_array(std::span<const std::int64_t> numbers) {
   Tensor out({std::ssize(numbers)}, DType::i64);
   std::ranges::copy(numbers, out.data<std::int64_t>());
   return to_python({}, out);
@@ -70,7 +70,8 @@ nb::object generate_several(const Loaded& self, const nb::list& prompts, const G
       made.append(nb::cast(text));
   } else {
     const std::span<const std::vector<std::int64_t>> all(ids);
-    for (const auto& each : call(function, [&] { return self.model.generate(all, options); })) made.append(array(each));
+    for (const auto& each : call(function, [&] { return self.model.generate(all, options); }))
+      made.append(id_array(each));
   }
   return made;
 }
@@ -98,7 +99,7 @@ nb::object generate(const Loaded& self, nb::handle ids, std::int64_t max_new_tok
   if (!nb::isinstance<nb::str>(ids)) {
     const std::vector<std::int64_t> prompt = list_of(read_integers(function, "ids", ids));
     return watching.with_kept(
-        array(call(function, [&] { return self.model.generate(std::span<const std::int64_t>(prompt), options); })));
+        id_array(call(function, [&] { return self.model.generate(std::span<const std::int64_t>(prompt), options); })));
   }
   const std::string text = text_of(ids);
   (void)self.tokenizer(function);

@@ -19,7 +19,7 @@ namespace attend::python {
 
 namespace {
 
-nb::object made(const char* name) {
+nb::object task_made(const char* name) {
   return nb::module_::import_("attend._tasks").attr(name);
 }
 
@@ -91,9 +91,9 @@ nb::object classify_(const Loaded& self, nb::handle texts, nb::handle function, 
   const Shown shown(name, progress, given.texts.size());
   options.progress = shown.tell();
   Classification found = call(name, [&] { return classify(self.model, given.texts, options); });
-  return made("Classification")(labels_of(self), to_python({}, std::move(found.logits)),
-                                to_python({}, std::move(found.scores)), text_object(name_of(found.function)),
-                                found.cut);
+  return task_made("Classification")(labels_of(self), to_python({}, std::move(found.logits)),
+                                     to_python({}, std::move(found.scores)), text_object(name_of(found.function)),
+                                     found.cut);
 }
 
 nb::object rank_(const Loaded& self, nb::handle query, nb::handle passages, nb::handle count, nb::handle function,
@@ -108,7 +108,7 @@ nb::object rank_(const Loaded& self, nb::handle query, nb::handle passages, nb::
   const Shown shown(name, progress, given.size());
   options.progress = shown.tell();
   const Ranking found = call(name, [&] { return rank(self.model, asked, given, options); });
-  const nb::object ranked = made("Ranked");
+  const nb::object ranked = task_made("Ranked");
   nb::list all;
   for (const Ranked& each : found.passages) {
     const std::string& text = given[static_cast<std::size_t>(each.passage)];
@@ -118,7 +118,7 @@ nb::object rank_(const Loaded& self, nb::handle query, nb::handle passages, nb::
 }
 
 nb::object python_tagged(const Loaded& self, std::string_view text, Tagged found) {
-  const nb::object tag_class = made("Tag");
+  const nb::object tag_class = task_made("Tag");
   nb::list tags;
   for (const Tag& each : found.tags) {
     const auto begin = static_cast<std::size_t>(each.span.begin),
@@ -127,8 +127,8 @@ nb::object python_tagged(const Loaded& self, std::string_view text, Tagged found
     const std::string_view span = text.substr(begin, size);
     tags.append(tag_class(text_object(each.label), each.score, start, start + characters(span), text_object(span)));
   }
-  return made("Tagged")(tags, nb::cast(std::move(found.tokens)), to_python({}, std::move(found.scores)),
-                        labels_of(self), found.cut);
+  return task_made("Tagged")(tags, nb::cast(std::move(found.tokens)), to_python({}, std::move(found.scores)),
+                             labels_of(self), found.cut);
 }
 
 nb::object tag_(const Loaded& self, nb::handle texts, nb::handle aggregation, nb::handle without, nb::handle max_tokens,
@@ -152,7 +152,7 @@ nb::object fill_(const Loaded& self, nb::handle text, nb::handle count) {
   const std::string given = read_text(name, "text", text);
   const auto most = expect<std::int64_t>(name, "count", whole_number, count);
   const auto found = call(name, [&] { return fill(self.model, given, most); });
-  const nb::object filling = made("Filling");
+  const nb::object filling = task_made("Filling");
   nb::list masks;
   for (const std::vector<Filling>& each : found) {
     nb::list words;

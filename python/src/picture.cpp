@@ -33,7 +33,7 @@ Tensor read_array(const char* function, const char* name, nb::handle object) {
   return Array(function, name, array).view().clone();
 }
 
-std::string read_text(const char* function, const std::string& name, nb::handle object) {
+std::string picture_read_text(const char* function, const std::string& name, nb::handle object) {
   std::string text;
   if (!nb::isinstance<nb::str>(object) || !nb::try_cast(object, text))
     throw nb::type_error((std::string(function) + ": " + name + " can't be " + repr_of(object)).c_str());
@@ -49,7 +49,7 @@ Words read_words(const char* function, const char* name, nb::handle object) {
         (std::string(function) + ": " + name + ": expected a list of words, got " + repr_of(object)).c_str());
   }
   for (const nb::handle word : read_list(function, name, "a list of words", object))
-    words.push_back(read_text(function, std::string(name) + "[" + std::to_string(words.size()) + "]", word));
+    words.push_back(picture_read_text(function, std::string(name) + "[" + std::to_string(words.size()) + "]", word));
   return words;
 }
 

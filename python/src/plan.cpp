@@ -44,7 +44,7 @@ AttentionPlan plan_backward_(nb::handle q, nb::handle k, nb::handle v, nb::handl
   return call(function, [&] { return plan_backward(x.q, x.k, x.v, x.dtype, options.get(), wanted); });
 }
 
-std::string describe(const AttentionPlan& plan) {
+std::string plan_describe(const AttentionPlan& plan) {
   return "AttentionPlan(path='" + std::string(name_of(plan.path)) + "', target='" + plan.target +
          "', work_items=" + std::to_string(plan.work_items) + ", threads=" + std::to_string(plan.threads) +
          ", scratch_bytes=" + std::to_string(plan.scratch_bytes) + ", reason='" + translate_names(plan.reason) + "')";
@@ -71,7 +71,7 @@ As plan(); dbias and the others of its kind as of attention_backward(), whose er
 >>> plan.flops / attend.plan(shape, shape, shape, causal=True).flops
 2.5)";
 
-std::string signature(const char* name, const std::string& keywords) {
+std::string plan_signature(const char* name, const std::string& keywords) {
   return "def " + std::string(name) +
          "(q: Array | Sequence[int], k: Array | Sequence[int], v: Array | Sequence[int], " +
          "dtype: object = None, *, " + keywords + ") -> AttentionPlan";
@@ -97,12 +97,12 @@ void bind_plan(nb::module_& m) {
               "2 (D + Dv) for every pair that causal, window and lengths leave; 5 (D + Dv) backward")
       .def_prop_ro(
           "reason", [](const AttentionPlan& plan) { return translate_names(plan.reason); }, "why this path")
-      .def("__repr__", &describe);
+      .def("__repr__", &plan_describe);
   m.def("plan", &plan_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(), nb::arg("dtype") = nb::none(),
-        nb::arg("options"), nb::sig(signature("plan", options_signature()).c_str()), plan_doc);
+        nb::arg("options"), nb::sig(plan_signature("plan", options_signature()).c_str()), plan_doc);
   m.def("plan_backward", &plan_backward_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(),
         nb::arg("dtype") = nb::none(), nb::arg("options"),
-        nb::sig(signature("plan_backward", options_signature() + ", " + gradients_signature()).c_str()),
+        nb::sig(plan_signature("plan_backward", options_signature() + ", " + gradients_signature()).c_str()),
         plan_backward_doc);
 }
 

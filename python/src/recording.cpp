@@ -139,7 +139,7 @@ nb::object ids_of(const std::optional<Tensor>& ids) {
   return ids ? to_python({}, *ids) : nb::none();
 }
 
-Recording load(nb::handle path) {
+Recording recording_load(nb::handle path) {
   const std::string name = path_of(path);
   return call("Recording.load", [&] { return Recording::load(name); });
 }
@@ -162,7 +162,7 @@ void bind_recording(nb::module_& m) {
   bind_recorder(m);
   m.def("_head_name", [](const std::string& layer, std::int64_t head) { return head_name(layer, head); });
   nb::class_<Recording>(m, "_Recording")
-      .def_static("load", &load)
+      .def_static("load", &recording_load)
       .def("save",
            [](const Recording& self, nb::handle path) {
              const std::string name = path_of(path);

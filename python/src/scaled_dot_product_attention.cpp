@@ -15,10 +15,10 @@ namespace attend::python {
 
 namespace {
 
-constexpr const char* function = "scaled_dot_product_attention";
+constexpr const char* scaled_dot_product_attention_function = "scaled_dot_product_attention";
 
-[[noreturn]] void refuse(const std::string& what) {
-  throw nb::value_error((std::string(function) + ": " + what).c_str());
+[[noreturn]] void refuse_argument(const std::string& what) {
+  throw nb::value_error((std::string(scaled_dot_product_attention_function) + ": " + what).c_str());
 }
 
 Dims lead_and(const Dims& lead, std::optional<std::int64_t> heads, std::int64_t rows, std::int64_t columns) {
@@ -40,8 +40,9 @@ Dims broadcast_lead(const View& q, const View& k, const View& v, bool grouped) {
       const bool heads = grouped && axis == x->rank() - 3;
       if (x->size(axis) == 1 || x->size(axis) == size || (heads && x != &q)) continue;
       if (size != 1) {
-        refuse("query " + q.shape().str() + ", key " + k.shape().str() + " and value " + v.shape().str() +
-               " do not broadcast" + (grouped ? "" : "; for fewer key than query heads, pass enable_gqa=True"));
+        refuse_argument("query " + q.shape().str() + ", key " + k.shape().str() + " and value " + v.shape().str() +
+                        " do not broadcast" +
+                        (grouped ? "" : "; for fewer key than query heads, pass enable_gqa=True"));
       }
       size = x->size(axis);
     }
@@ -91,7 +92,8 @@ View broadcast(const char* name, const View& x, const Dims& shape) {
   try {
     return x.broadcast_to(shape);
   } catch (const Error&) {
-    refuse(std::string(name) + " has shape " + x.shape().str() + ", expected one that broadcasts to " + shape.str());
+    refuse_argument(std::string(name) + " has shape " + x.shape().str() + ", expected one that broadcasts to " +
+                    shape.str());
   }
 }
 
@@ -99,8 +101,8 @@ View broadcast(const char* name, const View& x, const Dims& shape) {
 Arguments broadcast_all(const View& q, const View& k, const View& v, const std::optional<Array>& mask, bool grouped) {
   for (const View* x : {&q, &k, &v}) {
     if (x->rank() < (grouped ? 3 : 2)) {
-      refuse("expected at least " + std::string(grouped ? "3 axes with enable_gqa" : "2 axes") + ", got query " +
-             q.shape().str() + ", key " + k.shape().str() + ", value " + v.shape().str());
+      refuse_argument("expected at least " + std::string(grouped ? "3 axes with enable_gqa" : "2 axes") +
+                      ", got query " + q.shape().str() + ", key " + k.shape().str() + ", value " + v.shape().str());
     }
   }
   const Dims lead = broadcast_lead(q, k, v, grouped);
@@ -116,14 +118,15 @@ nb::object scaled_dot_product_attention(nb::handle query, nb::handle key, nb::ha
                                         double dropout_p, bool is_causal, std::optional<double> scale,
                                         bool enable_gqa) {
   if (dropout_p != 0) {
-    refuse("dropout_p: expected 0, got " + std::to_string(dropout_p) + ": no random state says what to drop; " +
-           "attention() takes dropout=(p, seed)");
+    refuse_argument("dropout_p: expected 0, got " + std::to_string(dropout_p) +
+                    ": no random state says what to drop; " + "attention() takes dropout=(p, seed)");
   }
-  const Array q(function, "query", query), k(function, "key", key), v(function, "value", value);
+  const Array q(scaled_dot_product_attention_function, "query", query),
+      k(scaled_dot_product_attention_function, "key", key), v(scaled_dot_product_attention_function, "value", value);
   std::optional<Array> mask;
   if (!attn_mask.is_none()) {
-    if (is_causal) refuse("attn_mask and is_causal=True can't both be given");
-    mask.emplace(function, "attn_mask", attn_mask);
+    if (is_causal) refuse_argument("attn_mask and is_causal=True can't both be given");
+    mask.emplace(scaled_dot_product_attention_function, "attn_mask", attn_mask);
   }
   const Arguments all = broadcast_all(q.view(), k.view(), v.view(), mask, enable_gqa);
   Dims shape = all.q.shape();
@@ -133,11 +136,12 @@ nb::object scaled_dot_product_attention(nb::handle query, nb::handle key, nb::ha
   options.causal = is_causal;
   options.scale = scale;
   options.offset = Offset::top_left();
-  call(function, [&] { run(out.view(), all, options); });
+  call(scaled_dot_product_attention_function, [&] { run(out.view(), all, options); });
   return out.take();
 }
 
-constexpr const char* doc = R"(torch.nn.functional.scaled_dot_product_attention, for any arrays.
+constexpr const char* scaled_dot_product_attention_doc =
+    R"(torch.nn.functional.scaled_dot_product_attention, for any arrays.
 
 query [...,H,Tq,D], key [...,Hkv,Tk,D], value [...,Hkv,Tk,Dv] give [...,H,Tq,Dv], of query's kind and dtype. Axes before
 the last two broadcast as in PyTorch; Hkv is H, unless enable_gqa lets H be a multiple of it.
@@ -161,7 +165,7 @@ void bind_scaled_dot_product_attention(nb::module_& m) {
         nb::sig("def scaled_dot_product_attention(query: ArrayT, key: ArrayT, value: ArrayT, "
                 "attn_mask: ArrayT | None = None, dropout_p: float = 0.0, is_causal: bool = False, *, "
                 "scale: float | None = None, enable_gqa: bool = False) -> ArrayT"),
-        doc);
+        scaled_dot_product_attention_doc);
 }
 
 }  // namespace attend::python

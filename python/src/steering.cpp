@@ -62,25 +62,25 @@ Steering steering(const Loaded& self, nb::handle pairs, const std::string& metho
   return call(function, [&] { return make_steering(self.model, given, options); });
 }
 
-nb::tuple state_of(const Steering& self) {
+nb::tuple steering_state_of(const Steering& self) {
   return nb::make_tuple(self.model, directions(self));
 }
 
-void restore(Steering& self, const nb::tuple& state) {
+void steering_restore(Steering& self, const nb::tuple& state) {
   Steering out{.directions = {}, .model = nb::cast<std::string>(state[0])};
   for (const auto& [layer, direction] : nb::cast<nb::dict>(state[1]))
     out.directions.emplace(nb::cast<std::int64_t>(layer), Array("Steering", "state", direction).view().clone());
   new (&self) Steering(std::move(out));
 }
 
-std::string describe(const Steering& self) {
+std::string steering_describe(const Steering& self) {
   if (self.directions.empty()) return "Steering()";
   return "Steering(layers " + std::to_string(self.directions.begin()->first) + " to " +
          std::to_string(self.directions.rbegin()->first) + ", of " +
          std::to_string(self.directions.begin()->second.count()) + " numbers)";
 }
 
-constexpr const char* class_doc =
+constexpr const char* steering_class_doc =
     R"(A direction in a decoder's stream that makes it say more of one thing: Model.steering() finds it, and load() reads it.
 
 directions is a dict of arrays [E] by layer, as llama.cpp counts: what belongs to layer n is added to that layer's output, so
@@ -105,9 +105,9 @@ ValueError for encoders.)";
 }  // namespace
 
 void bind_steering(nb::module_& m, nb::class_<Loaded>& model) {
-  nb::class_<Steering> steered(m, "Steering", class_doc);
+  nb::class_<Steering> steered(m, "Steering", steering_class_doc);
   copies_are_itself(steered);
-  steered.def("__getstate__", &state_of).def("__setstate__", &restore);
+  steered.def("__getstate__", &steering_state_of).def("__setstate__", &steering_restore);
   steered
       .def_prop_ro("directions", &directions, nb::sig("def directions(self) -> dict[int, numpy.ndarray]"),
                    "[E] by layer")
@@ -130,7 +130,7 @@ void bind_steering(nb::module_& m, nb::class_<Loaded>& model) {
           },
           nb::arg("path"), nb::sig("def load(path: str | os.PathLike[str] | bytes) -> Steering"),
           "Reads a control-vector file, ours or llama.cpp's; OSError where it is none.")
-      .def("__repr__", &describe);
+      .def("__repr__", &steering_describe);
   model.def(
       "steering", &steering, nb::arg("pairs"), nb::arg("method") = "mean", nb::arg("layers") = nb::none(),
       nb::arg("progress") = nb::none(),

@@ -28,7 +28,7 @@ struct Summary {
 };
 
 // The arrays of one call.
-struct Call {
+struct SummaryCall {
   const char* function;
   Layout layout;
   Array q, k;
@@ -52,8 +52,8 @@ struct Call {
   }
 };
 
-Call read(const char* function, Layout layout, nb::handle q, nb::handle k, nb::handle lse, nb::handle lse_low,
-          nb::handle key_sizes) {
+SummaryCall read(const char* function, Layout layout, nb::handle q, nb::handle k, nb::handle lse, nb::handle lse_low,
+                 nb::handle key_sizes) {
   return {function,
           layout,
           {function, "q", q},
@@ -72,7 +72,7 @@ std::optional<MapSize> read_optional_map(const char* function, nb::handle value)
 }
 
 // [P,2], an array or a sequence of pairs.
-Tensor read_pairs(const char* function, nb::handle object) {
+Tensor summary_read_pairs(const char* function, nb::handle object) {
   const nb::list list = read_list(function, "pairs", "(query, key) each", object);
   Tensor pairs({static_cast<std::int64_t>(nb::len(list)), 2}, DType::i64);
   auto* to = pairs.data<std::int64_t>();
@@ -86,7 +86,7 @@ Tensor read_pairs(const char* function, nb::handle object) {
 Summary summary_(nb::handle q, nb::handle k, nb::handle lse, std::string_view layout, nb::handle lse_low,
                  std::int64_t top, nb::handle map, nb::handle key_sizes, const nb::kwargs& keywords) {
   constexpr const char* function = "attention_summary";
-  const Call call = read(function, read_layout(function, layout), q, k, lse, lse_low, key_sizes);
+  const SummaryCall call = read(function, read_layout(function, layout), q, k, lse, lse_low, key_sizes);
   return call.summarize(Options(function, keywords).get(), top, read_optional_map(function, map));
 }
 
@@ -94,7 +94,7 @@ Summary summary_varlen(nb::handle q, nb::handle k, nb::handle lse, nb::handle cu
                        nb::handle lse_low, std::int64_t top, nb::handle map, nb::handle key_sizes,
                        const nb::kwargs& keywords) {
   constexpr const char* function = "attention_summary_varlen";
-  const Call call = read(function, Layout::heads_last, q, k, lse, lse_low, key_sizes);
+  const SummaryCall call = read(function, Layout::heads_last, q, k, lse, lse_low, key_sizes);
   Options options(function, keywords);
   options.set_starts(cu_seqlens_q, cu_seqlens_k);
   return call.summarize(options.get(), top, read_optional_map(function, map));
@@ -104,7 +104,7 @@ nb::object weights_(nb::handle q, nb::handle k, nb::handle lse, std::string_view
                     nb::handle queries, nb::handle keys, nb::handle pairs, nb::handle key_sizes,
                     const nb::kwargs& keywords) {
   constexpr const char* function = "attention_weights";
-  const Call x = read(function, read_layout(function, layout), q, k, lse, lse_low, key_sizes);
+  const SummaryCall x = read(function, read_layout(function, layout), q, k, lse, lse_low, key_sizes);
   const Options options(function, keywords);
   if (pairs.is_none()) {
     const WeightsOptions part{x.lse_low.view(), read_range(function, "queries", queries),
@@ -115,7 +115,7 @@ nb::object weights_(nb::handle q, nb::handle k, nb::handle lse, std::string_view
   if (!queries.is_none() || !keys.is_none()) {
     throw nb::value_error("attention_weights: expected queries and keys, or pairs, not both");
   }
-  const Tensor list = read_pairs(function, pairs);
+  const Tensor list = summary_read_pairs(function, pairs);
   return x.array(call(function, [&] {
     return attention_weights_of(list, x.queries(), x.keys(), x.lse.view(), options.get(), x.lse_low.view(),
                                 x.key_sizes.view());
@@ -126,7 +126,7 @@ nb::tuple map_(nb::handle q, nb::handle k, nb::handle lse, nb::handle blocks, st
                nb::handle lse_low, nb::handle queries, nb::handle keys, nb::handle key_sizes,
                const nb::kwargs& keywords) {
   constexpr const char* function = "attention_map";
-  const Call x = read(function, read_layout(function, layout), q, k, lse, lse_low, key_sizes);
+  const SummaryCall x = read(function, read_layout(function, layout), q, k, lse, lse_low, key_sizes);
   const Options options(function, keywords);
   const MapSize size = read_map(function, "blocks", blocks);
   const WeightsOptions part{x.lse_low.view(), read_range(function, "queries", queries),
@@ -139,7 +139,7 @@ nb::tuple map_(nb::handle q, nb::handle k, nb::handle lse, nb::handle blocks, st
 std::vector<HeadScores> scores_(nb::handle q, nb::handle k, nb::handle lse, nb::handle tokens, std::string_view layout,
                                 nb::handle lse_low, nb::handle key_sizes, const nb::kwargs& keywords) {
   constexpr const char* function = "head_scores";
-  const Call x = read(function, read_layout(function, layout), q, k, lse, lse_low, key_sizes);
+  const SummaryCall x = read(function, read_layout(function, layout), q, k, lse, lse_low, key_sizes);
   const Options options(function, keywords);
   const Tensor ids = tokens.is_none() ? Tensor() : read_integers(function, "tokens", tokens);
   const std::optional<View> given = tokens.is_none() ? std::nullopt : std::optional(ids.view());
@@ -148,8 +148,8 @@ std::vector<HeadScores> scores_(nb::handle q, nb::handle k, nb::handle lse, nb::
   });
 }
 
-AttentionPlan plan_(nb::handle q, nb::handle k, nb::handle dtype, std::int64_t top, nb::handle map, bool has_lse,
-                    const nb::kwargs& keywords) {
+AttentionPlan plan_summary_(nb::handle q, nb::handle k, nb::handle dtype, std::int64_t top, nb::handle map,
+                            bool has_lse, const nb::kwargs& keywords) {
   constexpr const char* function = "plan_summary";
   const Options options(function, keywords);
   const nb::object given = dtype.is_none() ? nb::getattr(q, "dtype", nb::none()) : nb::borrow(dtype);
@@ -159,7 +159,7 @@ AttentionPlan plan_(nb::handle q, nb::handle k, nb::handle dtype, std::int64_t t
   return call(function, [&] { return plan_summary(queries, keys, of, options.get(), wanted, has_lse); });
 }
 
-std::string describe(const HeadScores& s) {
+std::string summary_describe(const HeadScores& s) {
   const auto number = [](double x) {
     std::string text = std::to_string(x);
     return text.substr(0, text.size() - 3);
@@ -181,7 +181,7 @@ nb::dict dict_of(const HeadKinds& excess) {
   return all;
 }
 
-nb::list list_of(const std::vector<HeadLabel>& labels) {
+nb::list label_list(const std::vector<HeadLabel>& labels) {
   nb::list list;
   for (const HeadLabel& label : labels) list.append(nb::make_tuple(label.name, label.value));
   return list;
@@ -212,7 +212,7 @@ counts in no mean; what a masked key holds reaches no number; a row of NaN is Na
 >>> numpy.allclose(s.map.sum(-1), 1, atol=1e-5)  # each row: where these queries look
 True)";
 
-constexpr const char* varlen_doc =
+constexpr const char* summary_varlen_doc =
     R"(attention_summary() over sequences that stand one after another, as attention_varlen() has them.
 
 q [tokens,H,D], k [key tokens,Hkv,D], lse and lse_low [H,tokens]; cu_seqlens_q and cu_seqlens_k whole numbers
@@ -280,7 +280,7 @@ nb::object key_sizes_(nb::handle v, nb::handle output_weight) {
   return to_python(values.kind(), call(function, [&] { return key_sizes(values.view(), weight.view()); }));
 }
 
-constexpr const char* plan_doc =
+constexpr const char* summary_plan_doc =
     R"(How attention_summary() computes arguments of these shapes, and with how much memory.
 
 q and k are shapes or arrays; dtype (default: q's own, or float32) is a name or a dtype of NumPy or PyTorch; has_lse says
@@ -291,8 +291,8 @@ whether lse is given. Raises what attention_summary() raises.
 >>> attend.plan_summary(shape, shape, causal=True).scratch_bytes < 4 << 20
 True)";
 
-std::string signature(const std::string& name, const std::string& arguments, bool key_lengths,
-                      const std::string& result) {
+std::string summary_signature(const std::string& name, const std::string& arguments, bool key_lengths,
+                              const std::string& result) {
   return "def " + name + "(" + arguments + options_signature(key_lengths) + ") -> " + result;
 }
 
@@ -332,7 +332,7 @@ void bind_without_sink(nb::module_& m) {
   refuses_pickle(without, unpickled);
   without
       .def_prop_ro(
-          "labels", [](const WithoutSink& s) { return list_of(s.labels); }, labels_doc)
+          "labels", [](const WithoutSink& s) { return label_list(s.labels); }, labels_doc)
       .def_prop_ro(
           "excess", [](const WithoutSink& s) { return dict_of(s.excess); }, excess_doc)
       .def_ro("effective_keys", &WithoutSink::effective_keys, "exp(mean entropy) of the rows without the sink")
@@ -355,12 +355,12 @@ void bind_scores_class(nb::module_& m) {
       .def_prop_ro(
           "excess", [](const HeadScores& s) { return dict_of(s.excess); }, excess_doc)
       .def_prop_ro(
-          "labels", [](const HeadScores& s) { return list_of(s.labels); }, labels_doc)
+          "labels", [](const HeadScores& s) { return label_list(s.labels); }, labels_doc)
       .def_ro("without_sink", &HeadScores::without_sink, "a WithoutSink where the label 'sink' holds, else None")
       .def("has_label", &HeadScores::has_label, nb::arg("name"),
            "Whether it is among the labels, or among those without the sink.")
       .def_prop_ro("label_text", &HeadScores::label_text, "the labels as text: 'sink .81; besides: induction .69'")
-      .def("__repr__", &describe);
+      .def("__repr__", &summary_describe);
   for (const HeadStatistic& statistic : head_statistics()) {
     if (statistic.decimals == 0) continue;
     const std::string name(statistic.name);
@@ -383,58 +383,59 @@ void bind_summary(nb::module_& m) {
                     wanted = "top: int = 8, map: tuple[int, int] | None = None, ",
                     sizes = "key_sizes: Array | None = None, ";
   const std::string part = "queries: tuple[int, int] | None = None, keys: tuple[int, int] | None = None, ";
-  m.def(
-      "attention_summary", &summary_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("lse") = nb::none(),
-      nb::kw_only(), nb::arg("layout") = "bhtd", nb::arg("lse_low") = nb::none(), nb::arg("top") = 8,
-      nb::arg("map") = nb::none(), nb::arg("key_sizes") = nb::none(), nb::arg("options"),
-      nb::sig(signature("attention_summary", arrays + layout + low + wanted + sizes, true, "AttentionSummary").c_str()),
-      summary_doc);
+  m.def("attention_summary", &summary_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("lse") = nb::none(),
+        nb::kw_only(), nb::arg("layout") = "bhtd", nb::arg("lse_low") = nb::none(), nb::arg("top") = 8,
+        nb::arg("map") = nb::none(), nb::arg("key_sizes") = nb::none(), nb::arg("options"),
+        nb::sig(summary_signature("attention_summary", arrays + layout + low + wanted + sizes, true, "AttentionSummary")
+                    .c_str()),
+        summary_doc);
   m.def("attention_summary_varlen", &summary_varlen, nb::arg("q").none(), nb::arg("k").none(), nb::arg("lse").none(),
         nb::arg("cu_seqlens_q").none(), nb::arg("cu_seqlens_k").none(), nb::kw_only(), nb::arg("lse_low") = nb::none(),
         nb::arg("top") = 8, nb::arg("map") = nb::none(), nb::arg("key_sizes") = nb::none(), nb::arg("options"),
-        nb::sig(signature("attention_summary_varlen",
-                          "q: Array, k: Array, lse: Array | None, cu_seqlens_q: Array | Sequence[int], cu_seqlens_k: "
-                          "Array | Sequence[int], *, " +
-                              low + wanted + sizes,
-                          false, "AttentionSummary")
+        nb::sig(summary_signature(
+                    "attention_summary_varlen",
+                    "q: Array, k: Array, lse: Array | None, cu_seqlens_q: Array | Sequence[int], cu_seqlens_k: "
+                    "Array | Sequence[int], *, " +
+                        low + wanted + sizes,
+                    false, "AttentionSummary")
                     .c_str()),
-        varlen_doc);
-  m.def(
-      "attention_weights", &weights_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("lse") = nb::none(),
-      nb::kw_only(), nb::arg("layout") = "bhtd", nb::arg("lse_low") = nb::none(), nb::arg("queries") = nb::none(),
-      nb::arg("keys") = nb::none(), nb::arg("pairs") = nb::none(), nb::arg("key_sizes") = nb::none(),
-      nb::arg("options"),
-      nb::sig(signature("attention_weights",
-                        arrays + layout + low + part + "pairs: Array | Sequence[Sequence[int]] | None = None, " + sizes,
-                        true, "Any")
-                  .c_str()),
-      weights_doc);
+        summary_varlen_doc);
+  m.def("attention_weights", &weights_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("lse") = nb::none(),
+        nb::kw_only(), nb::arg("layout") = "bhtd", nb::arg("lse_low") = nb::none(), nb::arg("queries") = nb::none(),
+        nb::arg("keys") = nb::none(), nb::arg("pairs") = nb::none(), nb::arg("key_sizes") = nb::none(),
+        nb::arg("options"),
+        nb::sig(summary_signature(
+                    "attention_weights",
+                    arrays + layout + low + part + "pairs: Array | Sequence[Sequence[int]] | None = None, " + sizes,
+                    true, "Any")
+                    .c_str()),
+        weights_doc);
   m.def("attention_map", &map_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("lse") = nb::none(), nb::kw_only(),
         nb::arg("blocks").none(), nb::arg("layout") = "bhtd", nb::arg("lse_low") = nb::none(),
         nb::arg("queries") = nb::none(), nb::arg("keys") = nb::none(), nb::arg("key_sizes") = nb::none(),
         nb::arg("options"),
-        nb::sig(signature("attention_map", arrays + "blocks: tuple[int, int], " + layout + low + part + sizes, true,
-                          "tuple[Any, Any]")
+        nb::sig(summary_signature("attention_map", arrays + "blocks: tuple[int, int], " + layout + low + part + sizes,
+                                  true, "tuple[Any, Any]")
                     .c_str()),
         map_doc);
-  m.def(
-      "head_scores", &scores_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("lse") = nb::none(), nb::kw_only(),
-      nb::arg("tokens") = nb::none(), nb::arg("layout") = "bhtd", nb::arg("lse_low") = nb::none(),
-      nb::arg("key_sizes") = nb::none(), nb::arg("options"),
-      nb::sig(signature("head_scores", arrays + "tokens: Array | Sequence[int] | None = None, " + layout + low + sizes,
-                        true, "list[HeadScores]")
-                  .c_str()),
-      scores_doc);
+  m.def("head_scores", &scores_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("lse") = nb::none(), nb::kw_only(),
+        nb::arg("tokens") = nb::none(), nb::arg("layout") = "bhtd", nb::arg("lse_low") = nb::none(),
+        nb::arg("key_sizes") = nb::none(), nb::arg("options"),
+        nb::sig(summary_signature("head_scores",
+                                  arrays + "tokens: Array | Sequence[int] | None = None, " + layout + low + sizes, true,
+                                  "list[HeadScores]")
+                    .c_str()),
+        scores_doc);
   m.def("key_sizes", &key_sizes_, nb::arg("v").none(), nb::arg("output_weight").none(),
         nb::sig("def key_sizes(v: Array, output_weight: Array) -> Any"), sizes_doc);
-  m.def("plan_summary", &plan_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("dtype") = nb::none(), nb::kw_only(),
-        nb::arg("top") = 8, nb::arg("map") = nb::none(), nb::arg("has_lse") = true, nb::arg("options"),
-        nb::sig(signature("plan_summary",
-                          "q: Array | Sequence[int], k: Array | Sequence[int], dtype: object = None, *, " + wanted +
-                              "has_lse: bool = True, ",
-                          true, "AttentionPlan")
+  m.def("plan_summary", &plan_summary_, nb::arg("q").none(), nb::arg("k").none(), nb::arg("dtype") = nb::none(),
+        nb::kw_only(), nb::arg("top") = 8, nb::arg("map") = nb::none(), nb::arg("has_lse") = true, nb::arg("options"),
+        nb::sig(summary_signature("plan_summary",
+                                  "q: Array | Sequence[int], k: Array | Sequence[int], dtype: object = None, *, " +
+                                      wanted + "has_lse: bool = True, ",
+                                  true, "AttentionPlan")
                     .c_str()),
-        plan_doc);
+        summary_plan_doc);
 }
 
 }  // namespace attend::python

@@ -103,10 +103,10 @@ struct OpenTokens {
   nb::object path;
 };
 
-constexpr const char* signature = "def __init__(self, path: str | os.PathLike[str] | bytes) -> None";
+constexpr const char* token_vectors_signature = "def __init__(self, path: str | os.PathLike[str] | bytes) -> None";
 
-void construct(OpenTokens* self, const nb::args& args, const nb::kwargs& keywords) {
-  const std::string path = path_of(constructed_with("TokenVectorFile", signature, args, keywords)[0]);
+void token_vectors_construct(OpenTokens* self, const nb::args& args, const nb::kwargs& keywords) {
+  const std::string path = path_of(constructed_with("TokenVectorFile", token_vectors_signature, args, keywords)[0]);
   new (self) OpenTokens{call("TokenVectorFile", [&] { return TokenVectorFile(path); }), lasting_path(path)};
 }
 
@@ -249,7 +249,7 @@ void bind_token_vectors(nb::module_& m) {
   copies_are_itself(file);
   pickles_as(file,
              [](const OpenTokens& self) { return nb::make_tuple(nb::type<OpenTokens>(), nb::make_tuple(self.path)); });
-  file.def("__init__", &construct, nb::sig(signature))
+  file.def("__init__", &token_vectors_construct, nb::sig(token_vectors_signature))
       .def_static("write", &write, nb::arg("path"), nb::arg("vectors"),
                   nb::sig("def write(path: str | os.PathLike[str] | bytes, vectors: Iterable[attend.TokenVectors | "
                           "Array]) -> None"),

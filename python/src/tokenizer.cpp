@@ -43,11 +43,11 @@ nb::object special(const Encoding& self) {
   return to_python({}, out);
 }
 
-nb::tuple state_of(const Encoding& self) {
+nb::tuple tokenizer_state_of(const Encoding& self) {
   return nb::make_tuple(array(self.ids), offsets(self), special(self), array(self.types), array(self.texts));
 }
 
-void restore(Encoding& self, const nb::tuple& state) {
+void tokenizer_restore(Encoding& self, const nb::tuple& state) {
   const auto numbers = [&](std::size_t n) { return list_of(read_integers("Encoding", "state", state[n])); };
   new (&self) Encoding{.ids = numbers(0), .offsets = {}, .special = {}, .types = numbers(3), .texts = numbers(4)};
   const nb::list ranges = read_list("Encoding", "state", "offsets", state[1]),
@@ -59,7 +59,7 @@ void restore(Encoding& self, const nb::tuple& state) {
 void bind_encoding(nb::module_& m) {
   nb::class_<Encoding> encoding(m, "Encoding", "The tokens of a text, or of a pair, as Tokenizer.encode() gives them.");
   copies_are_itself(encoding);
-  encoding.def("__getstate__", &state_of).def("__setstate__", &restore);
+  encoding.def("__getstate__", &tokenizer_state_of).def("__setstate__", &tokenizer_restore);
   encoding
       .def_prop_ro(
           "ids", [](const Encoding& self) { return array(self.ids); }, nb::sig("def ids(self) -> numpy.ndarray"),
@@ -119,22 +119,22 @@ std::string chat(const GivenTokenizer& self, nb::handle messages, bool add_gener
   return call("Tokenizer.chat", [&] { return self.tokenizer.chat(said, add_generation_prompt); });
 }
 
-constexpr const char* signature = "def __init__(self, json: str) -> None";
+constexpr const char* tokenizer_signature = "def __init__(self, json: str) -> None";
 
-void construct(GivenTokenizer* self, const nb::args& args, const nb::kwargs& keywords) {
-  const nb::list given = constructed_with("Tokenizer", signature, args, keywords);
+void tokenizer_construct(GivenTokenizer* self, const nb::args& args, const nb::kwargs& keywords) {
+  const nb::list given = constructed_with("Tokenizer", tokenizer_signature, args, keywords);
   const auto json = expect<std::string>("Tokenizer", "json", "a text, of Unicode", given[0]);
   new (self) GivenTokenizer{call("Tokenizer", [&] { return Tokenizer::parse(json); }),
                             nb::borrow(nb::type<GivenTokenizer>()), given[0]};
 }
 
-GivenTokenizer load(nb::handle path) {
+GivenTokenizer tokenizer_load(nb::handle path) {
   const std::string name = path_of(path);
   return {call("Tokenizer.load", [&] { return Tokenizer::load(name); }), nb::type<GivenTokenizer>().attr("load"),
           lasting_path(name)};
 }
 
-constexpr const char* class_doc =
+constexpr const char* tokenizer_class_doc =
     R"(Text to ids and back as the package `tokenizers` does it, from what its tokenizer.json holds.
 
 WordPiece, BPE, Unigram and WordLevel; a part that is not known is an OSError that names it, never a guess.
@@ -178,12 +178,13 @@ skip_special: without the tokens that the file calls special. Raises ValueError 
 
 void bind_tokenizer(nb::module_& m) {
   bind_encoding(m);
-  nb::class_<GivenTokenizer> tokenizer(m, "Tokenizer", class_doc);
+  nb::class_<GivenTokenizer> tokenizer(m, "Tokenizer", tokenizer_class_doc);
   copies_are_itself(tokenizer);
   pickles_as(tokenizer, [](const GivenTokenizer& self) { return nb::make_tuple(self.how, nb::make_tuple(self.of)); });
-  tokenizer.def("__init__", &construct, nb::sig(signature))
+  tokenizer.def("__init__", &tokenizer_construct, nb::sig(tokenizer_signature))
       .def_static(
-          "load", &load, nb::arg("path"), nb::sig("def load(path: str | os.PathLike[str] | bytes) -> Tokenizer"),
+          "load", &tokenizer_load, nb::arg("path"),
+          nb::sig("def load(path: str | os.PathLike[str] | bytes) -> Tokenizer"),
           "From a tokenizer.json, or a folder that has one, or that has Marian's files (source.spm, vocab.json).")
       .def("encode", &encode, nb::arg("text"), nb::arg("pair") = nb::none(), nb::arg("special") = true, encode_doc)
       .def("decode", &decode, nb::arg("ids"), nb::arg("skip_special") = true,

@@ -21,10 +21,10 @@ struct OpenVectors {
   nb::object path;
 };
 
-constexpr const char* signature = "def __init__(self, path: str | os.PathLike[str] | bytes) -> None";
+constexpr const char* vectors_signature = "def __init__(self, path: str | os.PathLike[str] | bytes) -> None";
 
-void construct(OpenVectors* self, const nb::args& args, const nb::kwargs& keywords) {
-  const std::string path = path_of(constructed_with("VectorFile", signature, args, keywords)[0]);
+void vectors_construct(OpenVectors* self, const nb::args& args, const nb::kwargs& keywords) {
+  const std::string path = path_of(constructed_with("VectorFile", vectors_signature, args, keywords)[0]);
   new (self) OpenVectors{call("VectorFile", [&] { return VectorFile(path); }), lasting_path(path)};
 }
 
@@ -42,7 +42,7 @@ nb::list listed(const std::vector<Near>& found) {
   return list;
 }
 
-nb::list nearest(const OpenVectors& self, nb::handle query, std::int64_t k) {
+nb::list vectors_nearest(const OpenVectors& self, nb::handle query, std::int64_t k) {
   constexpr const char* function = "VectorFile.nearest";
   const Array given(function, "query", query);
   return listed(call(function, [&] { return self.file.nearest(given.view(), k); }));
@@ -57,12 +57,12 @@ nb::list nearest_each(const OpenVectors& self, nb::handle queries, std::int64_t 
   return all;
 }
 
-std::string describe(const OpenVectors& self) {
+std::string vectors_describe(const OpenVectors& self) {
   const View rows = self.file.rows();
   return "<attend.VectorFile: " + std::to_string(rows.size(0)) + " vectors of " + std::to_string(rows.size(1)) + ">";
 }
 
-constexpr const char* class_doc =
+constexpr const char* vectors_class_doc =
     R"(The vectors of many texts in an .npy file [N,V], float32, searched where they lie: `attend embed` and numpy.save() write it.
 
 The file must not change while it is open.
@@ -75,7 +75,7 @@ The file must not change while it is open.
 >>> vectors.nearest(numpy.array([0, 3, 4, 0], numpy.float32), k=2)
 [Near(row=2, similarity=0.8), Near(row=1, similarity=0.6)])";
 
-constexpr const char* nearest_doc =
+constexpr const char* vectors_nearest_doc =
     R"(The k rows nearest to query [V], float32, by cosine, falling: a list of attend.Near, of equal ones the first.
 
 All rows are read, so it is exact. A row of zeros is as near as 0, one with NaN comes last.)";
@@ -86,19 +86,19 @@ constexpr const char* nearest_each_doc =
 }  // namespace
 
 void bind_vectors(nb::module_& m) {
-  nb::class_<OpenVectors> file(m, "VectorFile", class_doc);
+  nb::class_<OpenVectors> file(m, "VectorFile", vectors_class_doc);
   copies_are_itself(file);
   pickles_as(
       file, [](const OpenVectors& self) { return nb::make_tuple(nb::type<OpenVectors>(), nb::make_tuple(self.path)); });
-  file.def("__init__", &construct, nb::sig(signature))
+  file.def("__init__", &vectors_construct, nb::sig(vectors_signature))
       .def_prop_ro("rows", &rows, nb::sig("def rows(self) -> numpy.ndarray"),
                    "[N,V] float32, read only: the file's own")
-      .def("nearest", &nearest, nb::arg("query").none(), nb::arg("k") = 10,
-           nb::sig("def nearest(self, query: Array, k: int = 10) -> list[attend.Near]"), nearest_doc)
+      .def("nearest", &vectors_nearest, nb::arg("query").none(), nb::arg("k") = 10,
+           nb::sig("def nearest(self, query: Array, k: int = 10) -> list[attend.Near]"), vectors_nearest_doc)
       .def("nearest_each", &nearest_each, nb::arg("queries").none(), nb::arg("k") = 10,
            nb::sig("def nearest_each(self, queries: Array, k: int = 10) -> list[list[attend.Near]]"), nearest_each_doc)
       .def("__len__", [](const OpenVectors& self) { return self.file.rows().size(0); })
-      .def("__repr__", &describe);
+      .def("__repr__", &vectors_describe);
 }
 
 }  // namespace attend::python

@@ -18,7 +18,7 @@ namespace attend::inline v0 {
 
 namespace {
 
-constexpr const char* function = "ablate";
+constexpr const char* ablate_function = "ablate";
 
 using Reads = models::TaskHead::Reads;
 
@@ -32,27 +32,29 @@ std::vector<std::int64_t> all_rows(std::int64_t count) {
 std::vector<std::int64_t> rows_of_label(const AblateOptions& options, std::span<const std::int64_t> ids,
                                         const models::TaskHead& head) {
   if (head.reads != Reads::each && !options.rows.empty())
-    fail(ErrorCode::bad_value, function, "rows are of labels of tokens, and the model's head is for {}",
+    fail(ErrorCode::bad_value, ablate_function, "rows are of labels of tokens, and the model's head is for {}",
          name_of(head.task));
   if (head.reads == Reads::mean) return all_rows(std::ssize(ids));
   if (head.reads != Reads::each) return {head.row_read(ids)};
-  const std::vector<std::int64_t> rows = analysis::checked_positions(function, "rows", options.rows, std::ssize(ids));
+  const std::vector<std::int64_t> rows =
+      analysis::checked_positions(ablate_function, "rows", options.rows, std::ssize(ids));
   return rows.empty() ? std::vector<std::int64_t>{std::ssize(ids) - 1} : rows;
 }
 
 std::vector<std::int64_t> checked_rows(const AblateOptions& options, std::int64_t count, const ModelInfo& info) {
   if (!info.decoder()) {
     if (options.token || options.against || !options.rows.empty())
-      fail(ErrorCode::bad_value, function, "token, against and rows are of decoders, the model is of type {}",
+      fail(ErrorCode::bad_value, ablate_function, "token, against and rows are of decoders, the model is of type {}",
            info.type);
     return all_rows(count);
   }
-  std::vector<std::int64_t> rows = analysis::checked_positions(function, "rows", options.rows, count);
-  if (options.token) analysis::check_token(function, "token", *options.token, info);
-  if (options.against) analysis::check_token(function, "against", *options.against, info);
+  std::vector<std::int64_t> rows = analysis::checked_positions(ablate_function, "rows", options.rows, count);
+  if (options.token) analysis::check_token(ablate_function, "token", *options.token, info);
+  if (options.against) analysis::check_token(ablate_function, "against", *options.against, info);
   if (rows.empty()) return {count - 1};
   if (!options.token && rows.back() == count - 1)
-    fail(ErrorCode::bad_value, function, "rows has {}, after which no token follows: give token", options.rows.back());
+    fail(ErrorCode::bad_value, ablate_function, "rows has {}, after which no token follows: give token",
+         options.rows.back());
   return rows;
 }
 
@@ -62,7 +64,7 @@ std::vector<Head> checked_heads(const AblateOptions& options, const analysis::St
   for (const auto& [layer, head] : options.heads) {
     const std::int64_t L = stream.layers(), H = stream.heads();
     if (layer < -L || layer >= L || head < -H || head >= H)
-      fail(ErrorCode::bad_value, function,
+      fail(ErrorCode::bad_value, ablate_function,
            "head {}.{}, expected layers 0 to {} and heads 0 to {}, or from the end from -1 on", layer, head, L - 1,
            H - 1);
     heads.emplace_back(layer < 0 ? layer + L : layer, head < 0 ? head + H : head);
@@ -79,11 +81,11 @@ class Answers {
  public:
   Answers(const Model& model, const AblateOptions& options) {
     const Model::Parts& parts = ModelAccess::parts(model);
-    analysis::check_of(function, options.of);
+    analysis::check_of(ablate_function, options.of);
     if (options.of == GradientOf::label)
-      head_ = &analysis::head_of(function, parts, options.token, options.against);
+      head_ = &analysis::head_of(ablate_function, parts, options.token, options.against);
     else if (model.info().decoder())
-      output_ = &models::output_of(parts, function);
+      output_ = &models::output_of(parts, ablate_function);
   }
 
   bool any() const { return head_ || output_; }
@@ -219,7 +221,8 @@ void check_values(const AblateOptions& options, const analysis::Stream& stream, 
   const Dims each{stream.layers(), stream.heads() * size},
       rows{stream.layers(), stream.first(text) + stream.length(text), stream.heads() * size};
   if (options.values.shape() != each && options.values.shape() != rows)
-    fail(ErrorCode::bad_shape, function, "values have shape {}, expected {} or {}", options.values.shape(), each, rows);
+    fail(ErrorCode::bad_shape, ablate_function, "values have shape {}, expected {} or {}", options.values.shape(), each,
+         rows);
 }
 
 Edit edit_of(const Head& head, const AblateOptions& options, const analysis::Stream& stream, std::size_t text) {
@@ -242,25 +245,26 @@ Edit edit_of(const Head& head, const AblateOptions& options, const analysis::Str
 std::int64_t first_of(const AblateOptions& options, std::int64_t count, const ModelInfo& info) {
   if (!options.first_row) {
     if (options.cache)
-      fail(ErrorCode::bad_value, function, "a cache holds rows that keep their heads: expected first_row");
+      fail(ErrorCode::bad_value, ablate_function, "a cache holds rows that keep their heads: expected first_row");
     return 0;
   }
-  return analysis::first_row_of(function, *options.first_row, count, info);
+  return analysis::first_row_of(ablate_function, *options.first_row, count, info);
 }
 
 // As the stream counts them.
 std::vector<std::int64_t> rows_from(std::int64_t first, std::vector<std::int64_t> rows) {
   for (std::int64_t& row : rows) {
     if (row < first)
-      fail(ErrorCode::bad_value, function, "rows has {}, before first_row {}: nothing changes there", row, first);
+      fail(ErrorCode::bad_value, ablate_function, "rows has {}, before first_row {}: nothing changes there", row,
+           first);
     row -= first;
   }
   return rows;
 }
 
 // A text that is asked about, and what it has come to.
-struct Asked {
-  Asked(const Model& model, const analysis::Text& of, const AblateOptions& with)
+struct AskedAblation {
+  AskedAblation(const Model& model, const analysis::Text& of, const AblateOptions& with)
       : text(checked(model, of, with)), options(with), comparison(model, of.answering(), with) {
     first = first_of(options, std::ssize(text.ids), model.info());
     rows = rows_from(first, comparison.rows());
@@ -268,8 +272,8 @@ struct Asked {
 
   static const analysis::Text& checked(const Model& model, const analysis::Text& text, const AblateOptions& options) {
     if (options.set > Edit::Set::values)
-      fail(ErrorCode::bad_value, function, "set is to add or to scale, expected zero, mean or values");
-    analysis::check_attention(function, options.attention, model.info());
+      fail(ErrorCode::bad_value, ablate_function, "set is to add or to scale, expected zero, mean or values");
+    analysis::check_attention(ablate_function, options.attention, model.info());
     analysis::check_text(text, model.info());
     return text;
   }
@@ -284,9 +288,9 @@ struct Asked {
 };
 
 // Texts that go through the model together, layer by layer.
-class Together {
+class AblationsTogether {
  public:
-  Together(const Model& model, std::span<Asked> asked)
+  AblationsTogether(const Model& model, std::span<AskedAblation> asked)
       : model_(model), asked_(asked), stream_(model, texts(), of_encoder(), before()) {
     for (std::size_t n = 0; n < asked_.size(); ++n) {
       check_values(asked_[n].options, stream_, n, model.info());
@@ -295,7 +299,7 @@ class Together {
     }
     const Tensor hidden = stream_.rest(rows_);
     std::int64_t begin = 0;
-    for (Asked& each : asked_) {
+    for (AskedAblation& each : asked_) {
       const std::int64_t end = begin + std::ssize(each.rows);
       each.comparison.set_before(hidden.view().slice(0, begin, end));
       begin = end;
@@ -304,7 +308,7 @@ class Together {
 
   void run(const std::function<void(double)>& progress) {
     take_out(chosen_parts(), {});
-    if (std::ranges::all_of(asked_, [](const Asked& each) { return !each.chosen.empty(); })) return;
+    if (std::ranges::all_of(asked_, [](const AskedAblation& each) { return !each.chosen.empty(); })) return;
     analysis::LayerProgress told(stream_.layers(), progress);
     for (std::int64_t layer = 0; layer < stream_.layers(); ++layer) {
       take_out(parts_of(layer), [&](double share) { told.tell(layer, share); });
@@ -315,7 +319,7 @@ class Together {
   std::vector<Ablation> results() const {
     std::vector<Ablation> out;
     out.reserve(asked_.size());
-    for (const Asked& each : asked_) {
+    for (const AskedAblation& each : asked_) {
       const Dims shape = each.chosen.empty() ? Dims{stream_.layers(), stream_.heads()} : Dims{1};
       out.push_back(make_result(shape, each.effects, each.comparison));
       out.back().of = each.options.of, out.back().heads = each.chosen, out.back().attention = each.options.attention;
@@ -327,14 +331,14 @@ class Together {
   bool of_encoder() const { return asked_[0].options.attention == AttentionKind::encoder; }
   std::vector<analysis::Text> texts() const {
     std::vector<analysis::Text> texts;
-    for (const Asked& each : asked_) texts.push_back(each.text);
+    for (const AskedAblation& each : asked_) texts.push_back(each.text);
     return texts;
   }
   std::vector<ModelCache> before() const {
     std::vector<ModelCache> caches;
-    if (std::ranges::all_of(asked_, [](const Asked& each) { return each.first == 0; })) return caches;
-    for (const Asked& each : asked_)
-      caches.push_back(analysis::cache_before(function, model_, each.text, each.options.cache, each.first));
+    if (std::ranges::all_of(asked_, [](const AskedAblation& each) { return each.first == 0; })) return caches;
+    for (const AskedAblation& each : asked_)
+      caches.push_back(analysis::cache_before(ablate_function, model_, each.text, each.options.cache, each.first));
     return caches;
   }
 
@@ -362,7 +366,7 @@ class Together {
     analysis::for_each_pass(stream_, parts, rows_, [&](const Tensor& hidden, std::size_t first, std::size_t last) {
       const std::vector<Effect> found = effects_of(hidden, std::span(parts).subspan(first, last - first));
       for (std::size_t n = first; n < last; ++n) {
-        Asked& of = asked_[parts[n].text];
+        AskedAblation& of = asked_[parts[n].text];
         of.effects.push_back(of.comparison.divided(found[n - first]));
       }
       if (progress) progress(static_cast<double>(last) / static_cast<double>(parts.size()));
@@ -428,23 +432,23 @@ class Together {
   }
 
   const Model& model_;
-  std::span<Asked> asked_;
+  std::span<AskedAblation> asked_;
   analysis::Stream stream_;
   std::vector<std::vector<std::int64_t>> rows_;  // of each text, those that count
 };
 
 std::vector<Ablation> ablate_texts(const Model& model, std::span<const analysis::Text> texts,
                                    std::span<const AblateOptions> options) {
-  std::vector<Asked> asked;
+  std::vector<AskedAblation> asked;
   asked.reserve(texts.size());
   for (std::size_t n = 0; n < texts.size(); ++n)
     if (options[n].of != options[0].of)
-      fail(ErrorCode::bad_value, function, "of differs between the texts, expected one for all");
+      fail(ErrorCode::bad_value, ablate_function, "of differs between the texts, expected one for all");
   for (std::size_t n = 0; n < texts.size(); ++n)
     analysis::of_text(n, texts.size(), [&] { asked.emplace_back(model, texts[n], options[n]); });
   std::vector<Ablation> found;
   analysis::for_each_group(model, texts, [&](std::size_t first, std::size_t last) {
-    Together together(model, std::span(asked).subspan(first, last - first));
+    AblationsTogether together(model, std::span(asked).subspan(first, last - first));
     together.run(analysis::share_of(options[0].progress, first, last, texts.size()));
     std::vector<Ablation> some = together.results();
     found.insert(found.end(), std::make_move_iterator(some.begin()), std::make_move_iterator(some.end()));
@@ -461,7 +465,7 @@ Ablation ablate(const Model& model, std::span<const std::int64_t> ids, const Abl
 
 std::vector<Ablation> ablate(const Model& model, std::span<const std::vector<std::int64_t>> texts,
                              std::span<const AblateOptions> options) {
-  const std::vector<AblateOptions> each = analysis::for_each_text(function, options, texts.size());
+  const std::vector<AblateOptions> each = analysis::for_each_text(ablate_function, options, texts.size());
   return ablate_texts(model, analysis::texts_of<AblateOptions>(texts, each), each);
 }
 

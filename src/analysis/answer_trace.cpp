@@ -16,13 +16,13 @@ namespace attend::inline v0 {
 
 namespace {
 
-using Kind = AttributionPart::Kind;
+using PartKind = AttributionPart::Kind;
 
-constexpr const char* function = "trace_answer";
+constexpr const char* answer_trace_function = "trace_answer";
 
 // Whether it is of what a layer writes, which may be 0.
 bool is_written(const AttributionPart& part) {
-  return part.kind == Kind::head || part.kind == Kind::cross || part.kind == Kind::mlp;
+  return part.kind == PartKind::head || part.kind == PartKind::cross || part.kind == PartKind::mlp;
 }
 
 class Tracing {
@@ -30,8 +30,8 @@ class Tracing {
   Tracing(const Model& model, std::span<const std::int64_t> ids, const TraceOptions& options)
       : model_(model), ids_(ids), options_(options) {
     if (options.heads < 1 || options.parts < 1)
-      fail(ErrorCode::bad_value, function, "heads is {} and parts is {}, expected at least 1", options.heads,
-           options.parts);
+      fail(ErrorCode::bad_value, answer_trace_function, "heads is {} and parts is {}, expected at least 1",
+           options.heads, options.parts);
   }
 
   AnswerTrace run() {
@@ -40,7 +40,7 @@ class Tracing {
     double size = 0;
     for (const AttributionPart& part : all) size += std::abs(part.value);
     for (const AttributionPart& part : all)
-      if (part.kind == Kind::head && part.value != 0 && std::ssize(out_.heads) < options_.heads)
+      if (part.kind == PartKind::head && part.value != 0 && std::ssize(out_.heads) < options_.heads)
         out_.heads.push_back({.wrote = {.part = part, .share = std::abs(part.value) / size}});
     look_back(text);
     if (options_.measured) measure();
@@ -84,7 +84,7 @@ class Tracing {
       layers.push_back(part.layer), rows = scores.back().rows();  // of the mean, the same for all
     }
     analysis::RowPieces pieces(rows, layers);
-    analysis::pass_of(function, model_, text, nullptr, pieces);
+    analysis::pass_of(answer_trace_function, model_, text, nullptr, pieces);
     for (std::size_t n = 0; n < scores.size(); ++n) look_back(out_.heads[n], scores[n], pieces);
   }
   void look_back(TracedHead& head, const analysis::SplittingScore& asked, const analysis::RowPieces& pieces) {
@@ -115,7 +115,7 @@ class Tracing {
 
   // What really changes without each part, each once.
   void measure() {
-    std::map<std::tuple<Kind, std::int64_t, std::int64_t, std::int64_t>, double> known;
+    std::map<std::tuple<PartKind, std::int64_t, std::int64_t, std::int64_t>, double> known;
     const TraceOptions asked{
         .token = out_.token, .against = out_.against, .position = out_.position, .decoder_ids = options_.decoder_ids};
     const auto take_out = [&](TracedPart& x, std::int64_t row) {
@@ -166,8 +166,10 @@ double answer_without(const Model& model, std::span<const std::int64_t> ids, con
   if (!is_written(part))
     fail(ErrorCode::bad_value, "answer_without", "the part is an embedding or biases, expected a head or an MLP");
   Edit edit{.layer = part.layer, .set = Edit::Set::zero};
-  edit.at = part.kind == Kind::mlp ? ModelPlace::mlp : part.kind == Kind::head ? ModelPlace::z : ModelPlace::cross_z;
-  if (part.kind != Kind::mlp) edit.head = part.head;
+  edit.at = part.kind == PartKind::mlp    ? ModelPlace::mlp
+            : part.kind == PartKind::head ? ModelPlace::z
+                                          : ModelPlace::cross_z;
+  if (part.kind != PartKind::mlp) edit.head = part.head;
   if (row) edit.rows = std::vector<std::int64_t>{*row};
   const GradientOptions number{.token = options.token,
                                .against = options.against,

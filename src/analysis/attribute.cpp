@@ -23,7 +23,7 @@ namespace attend::inline v0 {
 
 namespace {
 
-constexpr const char* function = "attribute";
+constexpr const char* attribute_function = "attribute";
 
 using analysis::back_through;
 using analysis::Direction;
@@ -117,8 +117,8 @@ std::vector<double> numbers_of(const Tensor& x) {
   return {x.data<float>(), x.data<float>() + x.count()};
 }
 
-double dot(const Direction& read, const Tensor& x, std::int64_t row) {
-  return analysis::dot(read.u, x.view().select(0, row));
+double along(const Direction& read, const Tensor& x, std::int64_t row) {
+  return analysis::along(read.u, x.view().select(0, row));
 }
 
 void add_to(float& sum, double value) {
@@ -145,7 +145,7 @@ void explain_neurons(const RowsWatcher& rows, std::int64_t row, const Model::Par
   const float* hidden = RowsWatcher::of(rows.hidden[l], row);
   for (std::int64_t f = 0; f < to_units.count(); ++f) to[f] += to_units.data<float>()[f] * hidden[f];
   add_to(out.mlp_biases.data<float>()[l],
-         written.bias + (last.bias() ? analysis::dot(written.u, last.bias()->view()) : 0));
+         written.bias + (last.bias() ? analysis::along(written.u, last.bias()->view()) : 0));
 }
 
 // Adds a row's parts, from the last to the first: `read` is how the stream after all layers is.
@@ -159,7 +159,7 @@ void explain(RowsWatcher& rows, std::int64_t row, const Model::Parts& parts, Dir
   };
   const auto explain_heads = [&](const RowsWatcher::Attended& of, const Direction& written) {
     const Linear& output = *of.step.output;
-    if (output.bias()) out.bias += analysis::dot(written.u, output.bias()->view());
+    if (output.bias()) out.bias += analysis::along(written.u, output.bias()->view());
     const Tensor to_heads = back_through(output, written.u);
     at(of.step.cross ? ModelPlace::cross_z : ModelPlace::z, of.step.layer, numbers_of(to_heads));
     rows.add_values(of, row, to_heads, of.step.cross ? out.cross : out.heads);
@@ -168,7 +168,7 @@ void explain(RowsWatcher& rows, std::int64_t row, const Model::Parts& parts, Dir
   for (std::int64_t layer = layers - 1; layer >= 0; --layer) {
     const auto l = static_cast<std::size_t>(layer);
     read = rows.before(NormPlace::mlp_sum, layer, row, read);
-    add_to(out.mlps.data<float>()[l], dot(read, rows.mlps[l], row));
+    add_to(out.mlps.data<float>()[l], along(read, rows.mlps[l], row));
     at(ModelPlace::mlp, layer, read.u), at(ModelPlace::residual_mid, layer, read.u);
     if (rows.neurons) explain_neurons(rows, row, parts, layer, read, out);
     if (rows.features && rows.features->writes(ModelPlace::mlp_hidden, layer))
@@ -184,7 +184,7 @@ void explain(RowsWatcher& rows, std::int64_t row, const Model::Parts& parts, Dir
     at(ModelPlace::residual, layer, read.u);
   }
   if (rows.features) rows.features->explain(out);
-  out.embedding += dot(read, rows.embedding, row);
+  out.embedding += along(read, rows.embedding, row);
   out.bias += read.bias;
 }
 
@@ -218,14 +218,14 @@ struct analysis::Attributing::State {
 
 void analysis::Attributing::State::check(const AttributeOptions& options) {
   const Model::Parts& parts = ModelAccess::parts(model);
-  check_of(function, options.of);
+  check_of(attribute_function, options.of);
   if (options.of == GradientOf::label) {
-    head = &head_of(function, parts, options.token, options.against);
-    if (options.cache) models::check_decoder(model.info(), function, "cache: ");
+    head = &head_of(attribute_function, parts, options.token, options.against);
+    if (options.cache) models::check_decoder(model.info(), attribute_function, "cache: ");
   } else {
-    output = &models::output_of(parts, function);
-    if (options.token) check_token(function, "token", *options.token, model.info());
-    if (options.against) check_token(function, "against", *options.against, model.info());
+    output = &models::output_of(parts, attribute_function);
+    if (options.token) check_token(attribute_function, "token", *options.token, model.info());
+    if (options.against) check_token(attribute_function, "against", *options.against, model.info());
   }
   out.of = options.of, out.token = options.token.value_or(-1), out.against = options.against;
 }
@@ -234,7 +234,7 @@ void analysis::Attributing::State::find_rows(const Text& text, std::int64_t posi
   using Reads = models::TaskHead::Reads;
   const std::span<const std::int64_t> answering = text.answering();
   if (!head || head->reads == Reads::each)
-    at = from_end(function, "position is", position, std::ssize(answering));
+    at = from_end(attribute_function, "position is", position, std::ssize(answering));
   else if (head->reads == Reads::mean)
     count = std::ssize(answering);
   else
@@ -252,7 +252,7 @@ analysis::Attributing::Attributing(const Model& model, const Text& text, const A
   state_->find_rows(text, options.position);
   const std::int64_t row = state_->at, length = state_->keeps_cache() ? row + 1 : std::ssize(answering);
   if (state_->keeps_cache())
-    state_->cache = options.cache ? known_before(function, *options.cache, text, row) : model.cache();
+    state_->cache = options.cache ? known_before(attribute_function, *options.cache, text, row) : model.cache();
   out.heads = Tensor({info.layers, info.heads, length});
   if (info.encoder_decoder()) out.cross = Tensor({info.layers, info.heads, std::ssize(text.ids)});
   // Without a cache, all ids: how longrope turns the keys is the whole text's matter.
@@ -262,9 +262,10 @@ analysis::Attributing::Attributing(const Model& model, const Text& text, const A
   if (state_->cache.encoder_length() > 0) state_->ids = {};
   state_->at = row - first;
   std::optional<FeatureEffects> of_features;
-  if (options.features) of_features.emplace(function, model, *options.features);
+  if (options.features) of_features.emplace(attribute_function, model, *options.features);
   if (options.features && state_->count > 1)
-    fail(ErrorCode::bad_value, function, "features are of one row, and the model's head reads the mean of all rows");
+    fail(ErrorCode::bad_value, attribute_function,
+         "features are of one row, and the model's head reads the mean of all rows");
   state_->rows.emplace(Range{state_->at, state_->at + state_->count}, length, !state_->keeps_cache(), state_->cache,
                        options.neurons, std::move(of_features));
 }
@@ -340,7 +341,7 @@ Tensor logits_together(const Model& model, const std::deque<analysis::Attributin
   std::vector<std::int64_t> rows;
   rows.reserve(asked.size());
   for (const analysis::Attributing& each : asked) rows.push_back(each.row());
-  return models::output_of(ModelAccess::parts(model), function).uncapped(rows_at(hidden, rows));
+  return models::output_of(ModelAccess::parts(model), attribute_function).uncapped(rows_at(hidden, rows));
 }
 
 // One pass over some of several texts, from `first` on.
@@ -378,7 +379,7 @@ std::vector<Attribution> attribute_together(const Model& model, std::span<const 
 
 std::vector<Attribution> attribute(const Model& model, std::span<const std::vector<std::int64_t>> texts,
                                    std::span<const AttributeOptions> options) {
-  const std::vector<AttributeOptions> each = analysis::for_each_text(function, options, texts.size());
+  const std::vector<AttributeOptions> each = analysis::for_each_text(attribute_function, options, texts.size());
   const std::vector<analysis::Text> all = analysis::texts_of<AttributeOptions>(texts, each);
   std::vector<Attribution> found;
   analysis::for_each_group(model, all, [&](std::size_t first, std::size_t last) {

@@ -8,7 +8,7 @@ namespace attend::inline v0 {
 
 namespace {
 
-constexpr const char* function = "average";
+constexpr const char* average_function = "average";
 
 // Numbers of several texts, each beside its sum of squares around the mean (Welford 1962).
 class Numbers {
@@ -31,7 +31,7 @@ class Numbers {
 
 template <class Found>
 void require_some(std::span<const Found> found) {
-  if (found.empty()) fail(ErrorCode::bad_value, function, "there is nothing to average");
+  if (found.empty()) fail(ErrorCode::bad_value, average_function, "there is nothing to average");
 }
 
 // Averages tensors of one shape, of(text), or throws bad_shape.
@@ -42,8 +42,8 @@ std::pair<Tensor, Tensor> averaged(std::span<const Found> found, const char* nam
   for (std::size_t n = 0; n < found.size(); ++n) {
     const Tensor values = of(n);
     if (values.shape() != first.shape())
-      fail(ErrorCode::bad_shape, function, "{} of text {} has shape {}, that of text 0 has {}", name, n, values.shape(),
-           first.shape());
+      fail(ErrorCode::bad_shape, average_function, "{} of text {} has shape {}, that of text 0 has {}", name, n,
+           values.shape(), first.shape());
     for (std::int64_t at = 0; at < values.count(); ++at)
       numbers.add(static_cast<std::size_t>(at), static_cast<double>(values.data<float>()[at]));
   }
@@ -88,7 +88,7 @@ Tensor by_span(const Tensor& parts, const std::vector<Range>* spans) {
   if (!spans) spans = &all;
   for (const Range& span : *spans)
     if (span.begin < 0 || span.begin >= span.end || span.end > T)
-      fail(ErrorCode::bad_value, function, "a span is of tokens {} to {}, expected some of 0 to {}", span.begin,
+      fail(ErrorCode::bad_value, average_function, "a span is of tokens {} to {}, expected some of 0 to {}", span.begin,
            span.end, T);
   Tensor out({parts.size(0), parts.size(1), std::ssize(*spans)});
   float* to = out.data<float>();
@@ -127,7 +127,8 @@ Averaged<Patching> average(std::span<const Patching> found) {
   average_number(found, &Patching::corrupt, out);
   const auto whole = [&](std::size_t n) { return found[n].clean - found[n].corrupt; };
   const double mean = out.mean.clean - out.mean.corrupt;
-  if (mean == 0) fail(ErrorCode::bad_value, function, "the texts' differences, clean less corrupt, are 0 on average");
+  if (mean == 0)
+    fail(ErrorCode::bad_value, average_function, "the texts' differences, clean less corrupt, are 0 on average");
   const auto scaled = [&](std::size_t n, const Tensor* ratio) {
     Tensor numbers = found[n].recovered.clone();
     for (std::int64_t at = 0; at < numbers.count(); ++at) {
@@ -154,7 +155,7 @@ Averaged<Patching> average(std::span<const Patching> found) {
 Averaged<Attribution> average(std::span<const Attribution> found, std::span<const std::vector<Range>> spans) {
   require_some(found);
   if (!spans.empty() && spans.size() != found.size())
-    fail(ErrorCode::bad_value, function, "spans of {} texts, expected those of {}", spans.size(), found.size());
+    fail(ErrorCode::bad_value, average_function, "spans of {} texts, expected those of {}", spans.size(), found.size());
   Averaged<Attribution> out{.mean = {}, .standard_error = {}, .texts = std::ssize(found)};
   std::tie(out.mean.heads, out.standard_error.heads) = averaged(
       found, "spans", [&](std::size_t n) { return by_span(found[n].heads, spans.empty() ? nullptr : &spans[n]); });

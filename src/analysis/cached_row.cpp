@@ -11,7 +11,7 @@ namespace attend::inline v0::analysis {
 namespace {
 
 // Few enough to stay in a core's first cache while the heads of a group read them.
-constexpr std::int64_t rows_at_once = 64;
+constexpr std::int64_t cached_rows_at_once = 64;
 
 }  // namespace
 
@@ -27,9 +27,9 @@ void multiply_by_values(const models::AttentionStep& step, const KvCache& cache,
   const std::int64_t G = step.heads / step.kv_heads, size = cache.d_v();
   for_each_value_block(cache, [&](const CachedBlock& block) {
     const std::int64_t end = std::min(block.count, length - block.first);
-    float products[rows_at_once];
-    for (std::int64_t first = 0; first < end; first += rows_at_once) {
-      const std::int64_t count = std::min(rows_at_once, end - first);
+    float products[cached_rows_at_once];
+    for (std::int64_t first = 0; first < end; first += cached_rows_at_once) {
+      const std::int64_t count = std::min(cached_rows_at_once, end - first);
       for (std::int64_t h = block.head * G; h < (block.head + 1) * G; ++h) {
         multiply_rows(direction + h * size, block.rows + first * size, size, count, products);
         float* row = weights + h * length + block.first + first;

@@ -19,7 +19,7 @@ namespace attend::inline v0 {
 
 namespace {
 
-using Kind = CircuitNode::Kind;
+using NodeKind = CircuitNode::Kind;
 
 // ---- A pass in which readers see what some writers changed ----
 
@@ -44,7 +44,7 @@ class ChangedPass : public models::Watcher {
     changes_.insert_or_assign(source, std::move(now));
   }
   void changed_heads(std::int64_t layer, const View& now, const View& before) {
-    const std::int64_t first = graph_.source({.kind = Kind::head, .layer = layer, .head = 0});
+    const std::int64_t first = graph_.source({.kind = NodeKind::head, .layer = layer, .head = 0});
     const auto any = wanted_.lower_bound(first);
     if (any == wanted_.end() || *any >= first + graph_.heads()) return;
     const Tensor of_now = graph_.written(layer, now), of_before = graph_.written(layer, before);
@@ -59,7 +59,7 @@ class ChangedPass : public models::Watcher {
     return true;
   }
   // Queries, keys or values of those heads that see something.
-  void project(Kind kind, std::int64_t layer, const MutableView& to) const {
+  void project(NodeKind kind, std::int64_t layer, const MutableView& to) const {
     const std::int64_t D = to.size(1) / graph_.heads(kind);
     for (std::int64_t h = 0; h < graph_.heads(kind); ++h) {
       const CircuitNode node{.kind = kind, .layer = layer, .head = h};
@@ -69,7 +69,7 @@ class ChangedPass : public models::Watcher {
   }
   void read_by_mlp(std::int64_t layer, const MutableView& to) const {
     Tensor x = stream_.clone();
-    if (add_changes(graph_.receiver({.kind = Kind::mlp, .layer = layer}), x))
+    if (add_changes(graph_.receiver({.kind = NodeKind::mlp, .layer = layer}), x))
       to.copy_from(graph_.read(graph_.layer(layer).mlp_reads_by, x));
   }
 
@@ -83,15 +83,15 @@ class ChangedPass : public models::Watcher {
  public:
   // What the output reads where the stream after all layers is x [N,E].
   Tensor last(Tensor x) const {
-    add_changes(graph_.receiver({.kind = Kind::output}), x);
+    add_changes(graph_.receiver({.kind = NodeKind::output}), x);
     return x;
   }
 };
 
-std::optional<Kind> projection_at(ModelPlace place) {
-  if (place == ModelPlace::q) return Kind::query;
-  if (place == ModelPlace::k) return Kind::key;
-  if (place == ModelPlace::v) return Kind::value;
+std::optional<NodeKind> projection_at(ModelPlace place) {
+  if (place == ModelPlace::q) return NodeKind::query;
+  if (place == ModelPlace::k) return NodeKind::key;
+  if (place == ModelPlace::v) return NodeKind::value;
   return {};
 }
 
@@ -104,7 +104,7 @@ class CircuitPass : public ChangedPass {
   void at(ModelPlace place, std::int64_t layer, const MutableView& values) override {
     const View corrupt = values.slice(0, 0, N_);
     const MutableView own = values.slice(0, N_, 2 * N_);
-    if (const std::optional<Kind> kind = projection_at(place)) return project(*kind, layer, own);
+    if (const std::optional<NodeKind> kind = projection_at(place)) return project(*kind, layer, own);
     switch (place) {
       case ModelPlace::residual:
         if (layer == 0) changed(0, own, corrupt), own.copy_from(corrupt);
@@ -122,7 +122,7 @@ class CircuitPass : public ChangedPass {
         read_by_mlp(layer, own);
         break;
       case ModelPlace::mlp:
-        changed(graph_.source({.kind = Kind::mlp, .layer = layer}), own, corrupt);
+        changed(graph_.source({.kind = NodeKind::mlp, .layer = layer}), own, corrupt);
         own.copy_from(corrupt);
         break;
       default:
@@ -140,11 +140,11 @@ class PathPass : public ChangedPass {
   void at(ModelPlace place, std::int64_t layer, const MutableView& values) override {
     const View clean = values.slice(0, 0, N_), corrupt = values.slice(0, N_, 2 * N_);
     const MutableView own = values.slice(0, 2 * N_, 3 * N_);
-    if (const std::optional<Kind> kind = projection_at(place)) return project(*kind, layer, own);
+    if (const std::optional<NodeKind> kind = projection_at(place)) return project(*kind, layer, own);
     if (place == ModelPlace::residual && layer == 0) changed(0, clean, corrupt);
     if (place == ModelPlace::residual || place == ModelPlace::residual_mid) stream_ = corrupt.to(DType::f32);
     if (place == ModelPlace::mlp_input) read_by_mlp(layer, own);
-    if (place == ModelPlace::mlp) changed(graph_.source({.kind = Kind::mlp, .layer = layer}), clean, corrupt);
+    if (place == ModelPlace::mlp) changed(graph_.source({.kind = NodeKind::mlp, .layer = layer}), clean, corrupt);
     if (place == ModelPlace::z) changed_heads(layer, clean, corrupt);
   }
 };
@@ -181,7 +181,7 @@ std::vector<CircuitEdge> greedy(const Edges& edges, const analysis::EdgeGraph& g
     for (std::int64_t s = 0; s < before; ++s)
       open.push({s, r, static_cast<double>(edges.scores.data<float>()[s * R + r])});
   };
-  enter(graph.receiver({.kind = Kind::output}));
+  enter(graph.receiver({.kind = NodeKind::output}));
   std::vector<CircuitEdge> order;
   while (!open.empty()) {
     order.push_back(open.top()), open.pop();

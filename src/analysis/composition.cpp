@@ -20,7 +20,7 @@ namespace attend::inline v0 {
 
 namespace {
 
-constexpr const char* function = "composition";
+constexpr const char* composition_function = "composition";
 
 // x [N,K], y [M,K] -> x y^T [N,M].
 Tensor product(const View& x, const View& y) {
@@ -133,7 +133,8 @@ void compose(const Tensor& reads, const Heads& later, const Heads& earlier, std:
 Composition composition(const Model& model, bool encoder) {
   const ModelInfo& info = model.info();
   if (encoder && !info.encoder_decoder())
-    fail(ErrorCode::bad_value, function, "there is no encoder beside a decoder; the model is of type {}", info.type);
+    fail(ErrorCode::bad_value, composition_function, "there is no encoder beside a decoder; the model is of type {}",
+         info.type);
   const std::int64_t L = encoder ? info.encoder_layers : info.layers, H = encoder ? info.encoder_heads : info.heads;
   Composition found{Tensor({L, H, L, H}), Tensor({L, H, L, H}), Tensor({L, H, L, H})};
   std::vector<Heads> all;

@@ -67,7 +67,7 @@ Direction through(Activation f, const Direction& read, const Tensor& x) {
 Direction through(const Linear& layer, const Direction& read) {
   const Tensor before = back_through(layer, read.u);
   return {{before.data<float>(), before.data<float>() + before.count()},
-          read.bias + (layer.bias() ? dot(read.u, layer.bias()->view()) : 0)};
+          read.bias + (layer.bias() ? along(read.u, layer.bias()->view()) : 0)};
 }
 
 // The row of one output, less that of another.
@@ -85,7 +85,7 @@ Direction row_of(const Linear& layer, double scale, std::int64_t output, const s
 
 }  // namespace
 
-double dot(std::span<const double> u, const View& row) {
+double along(std::span<const double> u, const View& row) {
   const Tensor wide = row.to(DType::f32);
   const float* x = wide.data<float>();
   return std::inner_product(u.begin(), u.end(), x, 0.0, std::plus<>(),

@@ -18,7 +18,7 @@ struct Direction {
   double bias = 0;
 };
 
-double dot(std::span<const double> u, const View& row);
+double along(std::span<const double> u, const View& row);
 
 // How it reads x [E], f32, before a norm, while that divides as it does there.
 Direction through(const models::Norm& norm, const Direction& read, const float* x);

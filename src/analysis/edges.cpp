@@ -15,9 +15,9 @@ namespace attend::inline v0 {
 
 namespace {
 
-using Kind = CircuitNode::Kind;
+using NodeKind = CircuitNode::Kind;
 
-constexpr const char* function = "edges";
+constexpr const char* edges_function = "edges";
 
 // One pair: what its writers wrote in the clean text less what they wrote in the corrupt one, and beside it the
 // gradients of passes back by what the readers read.
@@ -57,7 +57,7 @@ class EdgesOfPair {
         model_.forward(ids(clean), {.observe = [&](ModelPlace place, std::int64_t layer, const View& values) {
                          take(place, layer, values, clean);
                        }});
-    difference(clean) += share() * analysis::difference(graph_.parts(), function, hidden, pair_);
+    difference(clean) += share() * analysis::difference(graph_.parts(), edges_function, hidden, pair_);
     passed_();
   }
 
@@ -95,9 +95,9 @@ class EdgesOfPair {
   void take(ModelPlace place, std::int64_t layer, const View& values, bool clean) {
     if (place == ModelPlace::embeddings) embeddings_[clean ? 1 : 0] = values.to(DType::f32);
     if (place == ModelPlace::residual && layer == 0) add(0, values.to(DType::f32), clean);
-    if (place == ModelPlace::mlp) add(source({.kind = Kind::mlp, .layer = layer}), values.to(DType::f32), clean);
+    if (place == ModelPlace::mlp) add(source({.kind = NodeKind::mlp, .layer = layer}), values.to(DType::f32), clean);
     if (place == ModelPlace::z)
-      add(source({.kind = Kind::head, .layer = layer, .head = 0}), graph_.written(layer, values), clean);
+      add(source({.kind = NodeKind::head, .layer = layer, .head = 0}), graph_.written(layer, values), clean);
   }
   void add(std::int64_t first, const Tensor& written, bool clean) {
     float* to = changes_.data<float>() + first * changes_.size(1);
@@ -108,12 +108,15 @@ class EdgesOfPair {
 
   // The gradient of what stands behind the readers' projections, or of what the MLP or the output reads.
   void came_back(ModelPlace place, std::int64_t layer, const View& d) {
-    if (place == ModelPlace::residual && layer == graph_.layers()) return multiply({.kind = Kind::output}, d.clone());
+    if (place == ModelPlace::residual && layer == graph_.layers())
+      return multiply({.kind = NodeKind::output}, d.clone());
     if (place == ModelPlace::mlp_input)
-      return multiply({.kind = Kind::mlp, .layer = layer},
+      return multiply({.kind = NodeKind::mlp, .layer = layer},
                       through(graph_.layer(layer).mlp_reads_by, d.clone(),
                               out_.parallel ? attention_reads_.at(layer) : mlp_reads_.at(layer)));
-    const Kind kind = place == ModelPlace::q ? Kind::query : place == ModelPlace::k ? Kind::key : Kind::value;
+    const NodeKind kind = place == ModelPlace::q   ? NodeKind::query
+                          : place == ModelPlace::k ? NodeKind::key
+                                                   : NodeKind::value;
     if (place != ModelPlace::q && place != ModelPlace::k && place != ModelPlace::v) return;
     const std::int64_t D = model_.info().head_size, N = d.size(0), heads = d.size(1) / D;
     Tensor all = Tensor::uninitialized({heads, N, model_.info().embedding_size});
@@ -167,9 +170,9 @@ std::int64_t Edges::count() const {
 }
 
 Edges edges(const Model& model, std::span<const AnswerPair> pairs, const EdgeOptions& options) {
-  const analysis::EdgeGraph graph(function, model);
-  analysis::check_pairs(function, pairs, model.info());
-  if (options.steps < 1) fail(ErrorCode::bad_value, function, "steps is {}, expected at least 1", options.steps);
+  const analysis::EdgeGraph graph(edges_function, model);
+  analysis::check_pairs(edges_function, pairs, model.info());
+  if (options.steps < 1) fail(ErrorCode::bad_value, edges_function, "steps is {}, expected at least 1", options.steps);
   Edges out{.sources = graph.sources(),
             .receivers = graph.receivers(),
             .scores = Tensor({std::ssize(graph.sources()), std::ssize(graph.receivers())}),

@@ -10,7 +10,7 @@ namespace attend::inline v0::analysis {
 
 namespace {
 
-double dot(std::span<const double> u, const float* x) {
+double along(std::span<const double> u, const float* x) {
   return std::inner_product(u.begin(), u.end(), x, 0.0, std::plus<>(),
                             [](double a, float b) { return a * static_cast<double>(b); });
 }
@@ -39,10 +39,10 @@ void FeatureEffects::explain(Attribution& out) {
   for (std::int64_t f = 0; f < of_.size(); ++f)
     if (const float value = found.activations.data<float>()[f]; value != 0)
       out.features.data<float>()[f] =
-          static_cast<float>(static_cast<double>(value) * scale * dot(u_, of_.direction(f).data<float>()));
+          static_cast<float>(static_cast<double>(value) * scale * along(u_, of_.direction(f).data<float>()));
   const Tensor rest = without_features(SparseAutoencoderAccess::state(of_), reading_.x());
-  out.feature_bias = dot(u_, rest.data<float>());
-  out.feature_error = dot(u_, found.error.data<float>());
+  out.feature_bias = along(u_, rest.data<float>());
+  out.feature_error = along(u_, found.error.data<float>());
 }
 
 }  // namespace attend::inline v0::analysis

@@ -17,15 +17,15 @@ namespace attend::inline v0 {
 
 namespace {
 
-constexpr const char* function = "gradient";
+constexpr const char* gradient_function = "gradient";
 
 // Numbers of K [K,rows,columns], or of one [rows,columns], as [K * rows,columns] f32.
 Tensor stacked(std::string_view name, const View& given, std::int64_t rows, std::int64_t columns, std::int64_t copies) {
   if (!is_floating(given.dtype()))
-    fail(ErrorCode::bad_dtype, function, "{} is {}, expected floating point", name, given.dtype());
+    fail(ErrorCode::bad_dtype, gradient_function, "{} is {}, expected floating point", name, given.dtype());
   const bool one = given.rank() == 2 && copies == 1;
   if (given.shape() != (one ? Dims{rows, columns} : Dims{copies, rows, columns}))
-    fail(ErrorCode::bad_shape, function, "{} has shape {}, expected {}", name, given.shape(),
+    fail(ErrorCode::bad_shape, gradient_function, "{} has shape {}, expected {}", name, given.shape(),
          copies == 1 ? Dims{rows, columns} : Dims{copies, rows, columns});
   Tensor all = Tensor::uninitialized({copies * rows, columns});
   all.view().reshape(given.shape()).copy_from(given);
@@ -33,9 +33,10 @@ Tensor stacked(std::string_view name, const View& given, std::int64_t rows, std:
 }
 
 // The numbers, and their gradients by the hidden states.
-class Asked {
+class AskedGradient {
  public:
-  Asked(const Model& model, const GradientOptions& options) : parts_(ModelAccess::parts(model)), options_(options) {
+  AskedGradient(const Model& model, const GradientOptions& options)
+      : parts_(ModelAccess::parts(model)), options_(options) {
     check();
   }
 
@@ -55,46 +56,48 @@ class Asked {
       case GradientOf::sum:
         return of_sum(hidden, result);
     }
-    fail(ErrorCode::bad_value, function, "there is no GradientOf {}", static_cast<int>(options_.of));
+    fail(ErrorCode::bad_value, gradient_function, "there is no GradientOf {}", static_cast<int>(options_.of));
   }
 
  private:
   void check() {
     const ModelInfo& info = parts_.info;
     const bool answers = options_.of == GradientOf::logit || options_.of == GradientOf::log_probability;
-    if (answers) models::output_of(parts_, function);
+    if (answers) models::output_of(parts_, gradient_function);
     const bool of_tokens = options_.of != GradientOf::label;
-    if (options_.token && of_tokens) analysis::check_token(function, "token", *options_.token, info);
-    if (options_.against && of_tokens) analysis::check_token(function, "against", *options_.against, info);
-    for (const std::int64_t token : options_.tokens) analysis::check_token(function, "tokens", token, info);
+    if (options_.token && of_tokens) analysis::check_token(gradient_function, "token", *options_.token, info);
+    if (options_.against && of_tokens) analysis::check_token(gradient_function, "against", *options_.against, info);
+    for (const std::int64_t token : options_.tokens) analysis::check_token(gradient_function, "tokens", token, info);
     if (options_.of == GradientOf::log_probability && options_.tokens.empty())
-      fail(ErrorCode::bad_value, function, "there are no tokens whose log-probability is asked for");
+      fail(ErrorCode::bad_value, gradient_function, "there are no tokens whose log-probability is asked for");
     if (options_.of == GradientOf::cosine) check_vector();
-    if (options_.of == GradientOf::label) analysis::head_of(function, parts_, options_.token, options_.against);
+    if (options_.of == GradientOf::label)
+      analysis::head_of(gradient_function, parts_, options_.token, options_.against);
     if (options_.of != GradientOf::sum) return;
     if (!options_.cotangent && options_.at_places.empty())
-      fail(ErrorCode::bad_value, function, "a sum needs a cotangent of the hidden states, or of places");
+      fail(ErrorCode::bad_value, gradient_function, "a sum needs a cotangent of the hidden states, or of places");
     const View& first = options_.cotangent ? *options_.cotangent : options_.at_places.front().values;
     copies_ = first.rank() == 3 ? first.size(0) : 1;
-    if (copies_ < 1) fail(ErrorCode::bad_shape, function, "a cotangent has shape {}, of no number", first.shape());
+    if (copies_ < 1)
+      fail(ErrorCode::bad_shape, gradient_function, "a cotangent has shape {}, of no number", first.shape());
   }
 
   void check_vector() const {
     const std::int64_t size = models::sentence_modules(parts_).vector_size;
-    if (!options_.vector) fail(ErrorCode::bad_value, function, "a cosine needs a vector");
+    if (!options_.vector) fail(ErrorCode::bad_value, gradient_function, "a cosine needs a vector");
     const View& given = *options_.vector;
     if (given.shape() != Dims{size})
-      fail(ErrorCode::bad_shape, function, "vector has shape {}, expected [{}]", given.shape(), size);
+      fail(ErrorCode::bad_shape, gradient_function, "vector has shape {}, expected [{}]", given.shape(), size);
     if (!is_floating(given.dtype()))
-      fail(ErrorCode::bad_dtype, function, "vector is {}, expected floating point", given.dtype());
+      fail(ErrorCode::bad_dtype, gradient_function, "vector is {}, expected floating point", given.dtype());
   }
 
   Tensor logits_of(const Tensor& hidden, std::int64_t row) const {
-    return models::output_of(parts_, function).logits(hidden.view().select(0, row));
+    return models::output_of(parts_, gradient_function).logits(hidden.view().select(0, row));
   }
 
   std::int64_t row_of(const Tensor& hidden) const {
-    return from_end(function, "position is", options_.position, hidden.size(0));
+    return from_end(gradient_function, "position is", options_.position, hidden.size(0));
   }
 
   Tensor of_logit(const Tensor& hidden, Gradient& result) const {
@@ -109,7 +112,7 @@ class Asked {
     result.values = {static_cast<double>(all[token]) -
                      (options_.against ? static_cast<double>(all[*options_.against]) : 0)};
     Tensor out(hidden.shape());
-    out.view().select(0, row).copy_from(models::output_of(parts_, function).input_gradient(d, logits));
+    out.view().select(0, row).copy_from(models::output_of(parts_, gradient_function).input_gradient(d, logits));
     return out;
   }
 
@@ -134,7 +137,7 @@ class Asked {
   Tensor of_log_probability(const Tensor& hidden, Gradient& result) const {
     const std::int64_t first = result.position = row_of(hidden), count = std::ssize(options_.tokens);
     if (count > hidden.size(0) - first)
-      fail(ErrorCode::bad_value, function, "{} tokens from row {} on, and there are {} rows", count, first,
+      fail(ErrorCode::bad_value, gradient_function, "{} tokens from row {} on, and there are {} rows", count, first,
            hidden.size(0));
     result.values = {0};
     Tensor out(hidden.shape());
@@ -147,7 +150,7 @@ class Asked {
       Tensor d({logits.count()});
       for (std::int64_t v = 0; v < d.count(); ++v)
         d.data<float>()[v] = static_cast<float>((v == token ? 1 : 0) - std::exp(static_cast<double>(all[v]) - sum));
-      out.view().select(0, first + n).copy_from(models::output_of(parts_, function).input_gradient(d, logits));
+      out.view().select(0, first + n).copy_from(models::output_of(parts_, gradient_function).input_gradient(d, logits));
     }
     return out;
   }
@@ -160,7 +163,7 @@ class Asked {
     const float *u = own.data<float>(), *v = given.data<float>();
     const std::int64_t size = own.count();
     const double length = std::sqrt(dot(u, u, size)), other = std::sqrt(dot(v, v, size));
-    if (length == 0 || other == 0) fail(ErrorCode::bad_value, function, "a vector of length 0 has no cosine");
+    if (length == 0 || other == 0) fail(ErrorCode::bad_value, gradient_function, "a vector of length 0 has no cosine");
     const double cosine = dot(u, v, size) / (length * other);
     Tensor d({size});
     for (std::int64_t n = 0; n < size; ++n)
@@ -191,12 +194,12 @@ class AtPlaces {
   AtPlaces(const ModelInfo& info, const GradientOptions& options, std::int64_t copies, Gradient& result)
       : copies_(copies), result_(result) {
     if (options.of != GradientOf::sum && !options.at_places.empty())
-      fail(ErrorCode::bad_value, function, "cotangents of places are of a sum");
+      fail(ErrorCode::bad_value, gradient_function, "cotangents of places are of a sum");
     for (const Cotangent& each : options.at_places) {
-      const models::PlaceShape shape = models::shape_of(function, each.at, info);
+      const models::PlaceShape shape = models::shape_of(gradient_function, each.at, info);
       all_.push_back(each);
-      all_.back().layer =
-          from_end(function, fmt::format("a cotangent at {} of layer", name_of(each.at)), each.layer, shape.layers);
+      all_.back().layer = from_end(gradient_function, fmt::format("a cotangent at {} of layer", name_of(each.at)),
+                                   each.layer, shape.layers);
     }
   }
 
@@ -244,7 +247,7 @@ std::vector<Gradient> analysis::gradients(const Model& model, std::span<const st
   const std::span<const std::int64_t> begins = starts.empty() ? whole : starts;
   const GradientOptions& first = options.front();
   std::vector<Gradient> results(begins.size() - 1);
-  std::vector<Asked> asked;
+  std::vector<AskedGradient> asked;
   asked.reserve(options.size());
   for (const GradientOptions& each : options) asked.emplace_back(model, each);
   const std::int64_t copies = asked.front().copies();
@@ -294,7 +297,7 @@ std::vector<Gradient> analysis::gradients(const Model& model, std::span<const st
 Gradient analysis::number(const Model& model, std::span<const std::int64_t> ids, const GradientOptions& options,
                           std::span<const Knockout> knockouts) {
   Gradient result;
-  const Asked asked(model, options);
+  const AskedGradient asked(model, options);
   const Tensor hidden = model.forward(
       ids,
       {.types = options.types, .decoder_ids = options.decoder_ids, .edits = options.edits, .knockouts = knockouts});
@@ -333,7 +336,7 @@ std::vector<Gradient> together(const Model& model, std::span<const std::vector<s
 
 std::vector<Gradient> gradient(const Model& model, std::span<const std::vector<std::int64_t>> texts,
                                std::span<const GradientOptions> options) {
-  const std::vector<GradientOptions> each = analysis::for_each_text(function, options, texts.size());
+  const std::vector<GradientOptions> each = analysis::for_each_text(gradient_function, options, texts.size());
   std::vector<Gradient> found;
   found.reserve(texts.size());
   analysis::for_each_group(model, analysis::texts_of(texts, std::span(each)), [&](std::size_t first, std::size_t last) {

@@ -21,7 +21,7 @@ namespace attend::inline v0 {
 
 namespace {
 
-constexpr const char* function = "jacobian_lens";
+constexpr const char* jacobian_lens_function = "jacobian_lens";
 
 // The Jacobians of one text, a block of rows after another.
 class JacobiansOfText {
@@ -81,13 +81,14 @@ class JacobiansOfText {
 
 void check(const ModelInfo& info, std::span<const std::int64_t> ids, const JacobianOptions& options) {
   if (!info.decoder() || info.encoder_decoder())
-    fail(ErrorCode::bad_value, function, "expected a decoder, the model is of type {}", info.type);
+    fail(ErrorCode::bad_value, jacobian_lens_function, "expected a decoder, the model is of type {}", info.type);
   if (options.skip < 0 || options.block < 1)
-    fail(ErrorCode::bad_value, function, "skip is {} and block is {}, expected at least 0 and 1", options.skip,
-         options.block);
+    fail(ErrorCode::bad_value, jacobian_lens_function, "skip is {} and block is {}, expected at least 0 and 1",
+         options.skip, options.block);
   if (std::ssize(ids) < options.skip + 2)
-    fail(ErrorCode::bad_value, function, "{} ids, expected at least {}: the first {} and the last are of no mean",
-         ids.size(), options.skip + 2, options.skip);
+    fail(ErrorCode::bad_value, jacobian_lens_function,
+         "{} ids, expected at least {}: the first {} and the last are of no mean", ids.size(), options.skip + 2,
+         options.skip);
 }
 
 std::string digest(std::span<const std::int64_t> ids, const JacobianOptions& options) {
@@ -101,15 +102,16 @@ std::string digest_of_both(const std::string& first, const std::string& second) 
 
 void check_so_far(const JacobianLens& so_far, const ModelInfo& info, std::span<const std::vector<std::int64_t>> prompts,
                   const JacobianOptions& options) {
-  analysis::check_jacobians(function, so_far, info);
+  analysis::check_jacobians(jacobian_lens_function, so_far, info);
   if (so_far.prompts > std::ssize(prompts))
-    fail(ErrorCode::bad_value, function, "the Jacobian lens has {} prompts already, expected at most {}",
+    fail(ErrorCode::bad_value, jacobian_lens_function, "the Jacobian lens has {} prompts already, expected at most {}",
          so_far.prompts, prompts.size());
   std::string texts = digest(prompts[0], options);
   for (std::size_t n = 1; n < static_cast<std::size_t>(so_far.prompts); ++n)
     texts = digest_of_both(texts, digest(prompts[n], options));
   if (!so_far.texts.empty() && so_far.texts != texts)
-    fail(ErrorCode::bad_value, function, "the Jacobian lens so far is of other prompts, or of another skip");
+    fail(ErrorCode::bad_value, jacobian_lens_function,
+         "the Jacobian lens so far is of other prompts, or of another skip");
 }
 
 }  // namespace

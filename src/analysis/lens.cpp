@@ -16,7 +16,7 @@ namespace attend::inline v0 {
 
 namespace {
 
-constexpr const char* function = "lens";
+constexpr const char* lens_function = "lens";
 constexpr std::int64_t most_kept = std::int64_t{32} << 20;  // bytes
 
 // Of one row: its `top` likeliest tokens, and the place of `last`.
@@ -42,14 +42,14 @@ void look(std::span<const float> logits, std::int64_t last, std::span<std::int64
 struct analysis::Lensing::State {
   State(const Model& model, const Text& text, const LensOptions& options)
       : parts(ModelAccess::parts(model)),
-        output(models::output_of(parts, function)),
+        output(models::output_of(parts, lens_function)),
         top(options.top),
         jacobian(options.jacobian),
-        positions(checked_positions(function, "positions", options.positions, std::ssize(text.answering()))) {
+        positions(checked_positions(lens_function, "positions", options.positions, std::ssize(text.answering()))) {
     const ModelInfo& info = model.info();
-    if (jacobian) check_jacobians(function, *jacobian, info);
+    if (jacobian) check_jacobians(lens_function, *jacobian, info);
     if (top < 1 || top > info.vocabulary)
-      fail(ErrorCode::bad_value, function, "top is {}, expected 1 to {}", top, info.vocabulary);
+      fail(ErrorCode::bad_value, lens_function, "top is {}, expected 1 to {}", top, info.vocabulary);
     if (positions.empty()) {
       positions.resize(text.answering().size());
       std::iota(positions.begin(), positions.end(), 0);
@@ -152,7 +152,7 @@ std::vector<Lens> lens_together(const Model& model, std::span<const analysis::Te
 
 std::vector<Lens> lens(const Model& model, std::span<const std::vector<std::int64_t>> texts,
                        std::span<const LensOptions> options) {
-  const std::vector<LensOptions> each = analysis::for_each_text(function, options, texts.size());
+  const std::vector<LensOptions> each = analysis::for_each_text(lens_function, options, texts.size());
   const std::vector<analysis::Text> all = analysis::texts_of<LensOptions>(texts, each);
   std::vector<Lens> found;
   analysis::for_each_group(model, all, [&](std::size_t first, std::size_t last) {

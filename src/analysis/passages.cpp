@@ -17,7 +17,7 @@ namespace attend::inline v0 {
 
 namespace {
 
-constexpr const char* function = "passages";
+constexpr const char* passages_function = "passages";
 
 // The rows of an attention that a passage is hidden from.
 std::vector<Range> rows_without(const Range& span, std::int64_t rows, bool causal, bool cross) {
@@ -149,16 +149,16 @@ std::vector<Knockout> knockouts_of(const Range& span, std::int64_t rows, bool ca
 
 void check(const PassagesOptions& options, std::int64_t tokens, const ModelInfo& info) {
   if (options.number.of == GradientOf::sum)
-    fail(ErrorCode::bad_value, function, "expected a logit, log-probabilities or a cosine");
-  if (options.number.observe) fail(ErrorCode::bad_value, function, "observe is not taken");
-  if (options.hide < 0) fail(ErrorCode::bad_value, function, "hide is {}, expected 0 or more", options.hide);
-  if (options.spans.empty()) fail(ErrorCode::bad_value, function, "there are no spans");
+    fail(ErrorCode::bad_value, passages_function, "expected a logit, log-probabilities or a cosine");
+  if (options.number.observe) fail(ErrorCode::bad_value, passages_function, "observe is not taken");
+  if (options.hide < 0) fail(ErrorCode::bad_value, passages_function, "hide is {}, expected 0 or more", options.hide);
+  if (options.spans.empty()) fail(ErrorCode::bad_value, passages_function, "there are no spans");
   for (const Range& span : options.spans)
     if (span.begin < 0 || span.begin >= span.end || span.end > tokens)
-      fail(ErrorCode::bad_value, function, "a span is of tokens {} to {}, expected some of 0 to {}", span.begin,
-           span.end, tokens);
+      fail(ErrorCode::bad_value, passages_function, "a span is of tokens {} to {}, expected some of 0 to {}",
+           span.begin, span.end, tokens);
   if (info.encoder_decoder() && options.number.decoder_ids.empty())
-    fail(ErrorCode::bad_value, function, "an encoder-decoder answers after decoder_ids, and there are none");
+    fail(ErrorCode::bad_value, passages_function, "an encoder-decoder answers after decoder_ids, and there are none");
 }
 
 // The spans with the largest estimates, of either sign.

@@ -10,15 +10,15 @@ namespace attend::inline v0 {
 namespace {
 
 using analysis::patching::Asked;
-using analysis::patching::function;
+using analysis::patching::patch_function;
 using analysis::patching::Taken;
 
 // Pairs that go through the model together, layer by layer.
-class Together {
+class PatchesTogether {
  public:
   // The first of `asked` is pair `first` of `count`.
-  Together(const Model& model, std::span<Asked> asked, std::size_t first, std::size_t count)
-      : output_(models::output_of(ModelAccess::parts(model), function)),
+  PatchesTogether(const Model& model, std::span<Asked> asked, std::size_t first, std::size_t count)
+      : output_(models::output_of(ModelAccess::parts(model), patch_function)),
         asked_(asked),
         clean_(model, texts(&Asked::clean), asked[0].taken.of_encoder, before(model, &PatchOptions::clean_cache)),
         corrupt_(model, texts(&Asked::corrupt), asked[0].taken.of_encoder,
@@ -64,7 +64,7 @@ class Together {
     if (std::ranges::all_of(asked_, [](const Asked& each) { return each.first == 0; })) return caches;
     for (const Asked& each : asked_) {
       const analysis::Text& text = given == &PatchOptions::clean_cache ? each.clean : each.corrupt;
-      caches.push_back(analysis::cache_before(function, model, text, each.options.*given, each.first));
+      caches.push_back(analysis::cache_before(patch_function, model, text, each.options.*given, each.first));
     }
     return caches;
   }
@@ -124,7 +124,7 @@ std::vector<Patching> patch_pairs(const Model& model, std::span<Asked> asked) {
       if (asked[n].options.estimate)
         analysis::of_text(n, asked.size(), [&] { analysis::patching::estimate(model, asked[n]); });
       else
-        Together(model, asked.subspan(n, 1), n, asked.size()).run(share);
+        PatchesTogether(model, asked.subspan(n, 1), n, asked.size()).run(share);
       if (share) share(1);
       found.push_back(std::move(asked[n].out));
     };
@@ -135,7 +135,7 @@ std::vector<Patching> patch_pairs(const Model& model, std::span<Asked> asked) {
   texts.reserve(asked.size());
   for (const Asked& each : asked) texts.push_back(each.clean);
   analysis::for_each_group(model, texts, [&](std::size_t first, std::size_t last) {
-    Together together(model, asked.subspan(first, last - first), first, asked.size());
+    PatchesTogether together(model, asked.subspan(first, last - first), first, asked.size());
     together.run(analysis::share_of(asked[0].options.progress, first, last, asked.size()));
   });
   for (Asked& each : asked) found.push_back(std::move(each.out));
@@ -157,8 +157,8 @@ std::vector<Patching> patch(const Model& model, std::span<const std::vector<std:
   for (const auto& [name, size] :
        {std::pair("corrupt", corrupt.size()), {"tokens", tokens.size()}, {"against", against.size()}})
     if (size != count)
-      fail(ErrorCode::bad_value, function, "{} has {}, expected one for each of {} texts", name, size, count);
-  const std::vector<PatchOptions> each = analysis::for_each_text(function, options, count);
+      fail(ErrorCode::bad_value, patch_function, "{} has {}, expected one for each of {} texts", name, size, count);
+  const std::vector<PatchOptions> each = analysis::for_each_text(patch_function, options, count);
   std::vector<Asked> asked;
   asked.reserve(count);
   for (std::size_t n = 0; n < count; ++n)

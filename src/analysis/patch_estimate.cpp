@@ -72,7 +72,7 @@ class Estimate {
                                           .observe = [&](ModelPlace place, std::int64_t layer, const View& values) {
                                             if (place == at_) clean_.insert_or_assign(layer, values.clone());
                                           }});
-    const Tensor logits = models::output_of(ModelAccess::parts(model_), function)
+    const Tensor logits = models::output_of(ModelAccess::parts(model_), patch_function)
                               .logits(hidden.view().select(0, asked_.row + asked_.first));
     const float* all = logits.data<float>();
     return static_cast<double>(all[asked_.out.token]) - static_cast<double>(all[asked_.out.against]);

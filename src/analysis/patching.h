@@ -15,7 +15,7 @@
 
 namespace attend::inline v0::analysis::patching {
 
-inline constexpr const char* function = "patch";
+inline constexpr const char* patch_function = "patch";
 
 inline ModelPlace place_of(PatchOptions::What what, AttentionKind attention) {
   const auto of = [&](ModelPlace self, ModelPlace cross, ModelPlace encoder) {
@@ -40,18 +40,19 @@ inline ModelPlace place_of(PatchOptions::What what, AttentionKind attention) {
 // What is taken from the clean text, and where.
 struct Taken {
   Taken(const PatchOptions& options, const ModelInfo& info) : of_encoder(options.attention == AttentionKind::encoder) {
-    analysis::check_attention(function, options.attention, info);
+    analysis::check_attention(patch_function, options.attention, info);
     const bool residual = options.what == PatchOptions::What::residual,
                cross = options.attention == AttentionKind::cross;
     if (residual && cross)
-      fail(ErrorCode::bad_value, function, "a cross-attention has no stream of its own: expected self or encoder");
+      fail(ErrorCode::bad_value, patch_function,
+           "a cross-attention has no stream of its own: expected self or encoder");
     if (!residual && !options.spans.empty())
-      fail(ErrorCode::bad_value, function, "spans are of residual, and heads are taken in all rows");
+      fail(ErrorCode::bad_value, patch_function, "spans are of residual, and heads are taken in all rows");
     if (cross && (options.what == PatchOptions::What::k || options.what == PatchOptions::What::v))
-      fail(ErrorCode::bad_value, function,
+      fail(ErrorCode::bad_value, patch_function,
            "keys and values of a cross-attention are the encoder's text: expected heads or q");
     at = place_of(options.what, options.attention);
-    const models::PlaceShape shape = models::shape_of(function, at, info);
+    const models::PlaceShape shape = models::shape_of(patch_function, at, info);
     heads = shape.heads;
     if (heads > 0) head_size = shape.columns / heads;
   }
@@ -82,21 +83,22 @@ struct Asked {
         corrupt{corrupt_ids, with.decoder_ids} {
     const ModelInfo& info = model.info();
     if (clean_ids.size() != corrupt_ids.size())
-      fail(ErrorCode::bad_value, function, "the clean text has {} tokens and the corrupt one {}, expected as many",
-           clean_ids.size(), corrupt_ids.size());
-    analysis::check_token(function, "token", token, info);
-    analysis::check_token(function, "against", against, info);
-    if (token == against) fail(ErrorCode::bad_value, function, "token and against are both {}", token);
+      fail(ErrorCode::bad_value, patch_function,
+           "the clean text has {} tokens and the corrupt one {}, expected as many", clean_ids.size(),
+           corrupt_ids.size());
+    analysis::check_token(patch_function, "token", token, info);
+    analysis::check_token(patch_function, "against", against, info);
+    if (token == against) fail(ErrorCode::bad_value, patch_function, "token and against are both {}", token);
     for (const analysis::Text* text : {&clean, &corrupt}) analysis::check_text(*text, info);
     const std::int64_t count = std::ssize(clean.answering());
     if (options.first_row)
-      first = analysis::first_row_of(function, *options.first_row, count, info);
+      first = analysis::first_row_of(patch_function, *options.first_row, count, info);
     else if (options.clean_cache || options.corrupt_cache)
-      fail(ErrorCode::bad_value, function, "a cache holds rows that keep what they are: expected first_row");
-    row = from_end(function, "position is", options.position, count) - first;
+      fail(ErrorCode::bad_value, patch_function, "a cache holds rows that keep what they are: expected first_row");
+    row = from_end(patch_function, "position is", options.position, count) - first;
     if (row < 0)
-      fail(ErrorCode::bad_value, function, "position is {}, before first_row {}: nothing changes there", row + first,
-           first);
+      fail(ErrorCode::bad_value, patch_function, "position is {}, before first_row {}: nothing changes there",
+           row + first, first);
     out.what = options.what, out.attention = options.attention, out.token = token, out.against = against;
     out.first_row = first, out.estimate = options.estimate;
   }
@@ -106,8 +108,8 @@ struct Asked {
     std::vector<Range> ranges;
     for (const Range& span : options.spans) {
       if (span.begin < first || span.begin >= span.end || span.end > first + length)
-        fail(ErrorCode::bad_value, function, "a span is of tokens {} to {}, expected some of {} to {}", span.begin,
-             span.end, first, first + length);
+        fail(ErrorCode::bad_value, patch_function, "a span is of tokens {} to {}, expected some of {} to {}",
+             span.begin, span.end, first, first + length);
       ranges.push_back({span.begin - first, span.end - first});
     }
     for (std::int64_t at = 0; at < length && options.spans.empty(); ++at) ranges.push_back({at, at + 1});
@@ -118,8 +120,8 @@ struct Asked {
   void answered(double clean_difference, double corrupt_difference) {
     out.clean = clean_difference, out.corrupt = corrupt_difference;
     if (out.clean == out.corrupt)
-      fail(ErrorCode::bad_value, function, "both texts answer with a difference of {}: there is nothing to bring back",
-           out.clean);
+      fail(ErrorCode::bad_value, patch_function,
+           "both texts answer with a difference of {}: there is nothing to bring back", out.clean);
   }
   // Of what one taking comes to.
   void took(double after) {

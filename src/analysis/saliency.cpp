@@ -16,7 +16,7 @@ namespace attend::inline v0 {
 
 namespace {
 
-constexpr const char* function = "saliency";
+constexpr const char* saliency_function = "saliency";
 
 // A stack's text, by its embeddings.
 struct TokenPath {
@@ -55,9 +55,9 @@ TokenPath path_of(const models::Matrix& words, std::int64_t vocabulary, std::int
   models::check_ids("ids", ids, vocabulary);
   TokenPath path{at, {ids.begin(), ids.end()}, rows_of_table(words, ids, size), {}};
   if (baseline && baseline->shape() != Dims{size})
-    fail(ErrorCode::bad_shape, function, "baseline has shape {}, expected [{}]", baseline->shape(), size);
+    fail(ErrorCode::bad_shape, saliency_function, "baseline has shape {}, expected [{}]", baseline->shape(), size);
   if (baseline && !is_floating(baseline->dtype()))
-    fail(ErrorCode::bad_dtype, function, "baseline is {}, expected floating point", baseline->dtype());
+    fail(ErrorCode::bad_dtype, saliency_function, "baseline is {}, expected floating point", baseline->dtype());
   if (options.baseline_token) models::check_ids("baseline_token", {{*options.baseline_token}}, vocabulary);
   const Tensor base = baseline                 ? baseline->to(DType::f32)
                       : options.baseline_token ? rows_of_table(words, {{*options.baseline_token}}, size)
@@ -78,7 +78,7 @@ std::vector<TokenPath> paths_of(const Model& model, std::span<const std::int64_t
           paths.push_back(path_of(family.encoder().words(), info.encoder_vocabulary, info.input_size,
                                   ModelPlace::encoder_embeddings, ids, options));
         } else if constexpr (!requires { family.words(); }) {
-          fail(ErrorCode::bad_value, function, "the model, of type {}, has no layers: each token adds its row",
+          fail(ErrorCode::bad_value, saliency_function, "the model, of type {}, has no layers: each token adds its row",
                info.type);
         } else {
           paths.push_back(
@@ -267,12 +267,13 @@ std::vector<Stretch> along(Integral& integral, std::int64_t steps, std::vector<P
 
 void check(const SaliencyOptions& options) {
   if (options.number.of == GradientOf::sum)
-    fail(ErrorCode::bad_value, function, "expected a logit, log-probabilities or a cosine");
+    fail(ErrorCode::bad_value, saliency_function, "expected a logit, log-probabilities or a cosine");
   if (options.baseline && options.baseline_token)
-    fail(ErrorCode::bad_value, function, "baseline and baseline_token are both given");
-  if (options.steps < 3) fail(ErrorCode::bad_value, function, "steps is {}, expected at least 3", options.steps);
+    fail(ErrorCode::bad_value, saliency_function, "baseline and baseline_token are both given");
+  if (options.steps < 3)
+    fail(ErrorCode::bad_value, saliency_function, "steps is {}, expected at least 3", options.steps);
   if (!options.number.edits.empty())
-    fail(ErrorCode::bad_value, function, "there are edits, and the path sets the embeddings");
+    fail(ErrorCode::bad_value, saliency_function, "there are edits, and the path sets the embeddings");
 }
 
 // The numbers of the paths' tokens, one after another, as the result has them.

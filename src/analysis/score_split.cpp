@@ -26,7 +26,7 @@ namespace {
 
 using Held = analysis::HeldNorm;
 using analysis::RowPieces;
-constexpr const char* function = "explain_score";
+constexpr const char* score_split_function = "explain_score";
 
 // ---- Queries and keys ----
 
@@ -66,7 +66,7 @@ class Reader {
     const bool own = weight.count() == size;
     const std::int64_t begin = head * size, first = own ? begin : 0, last = own ? begin + size : projected.size(1);
     const Held held(norm, projected.view().slice(1, first, last).clone());
-    if (held.centres()) fail(ErrorCode::bad_value, function, "a LayerNorm of heads is not known");
+    if (held.centres()) fail(ErrorCode::bad_value, score_split_function, "a LayerNorm of heads is not known");
     factors_ = held.factors;
     norm_weight_ = weight.slice(0, own ? 0 : begin, own ? size : begin + size).to(DType::f32);
   }
@@ -234,7 +234,7 @@ class ScoreOfHead {
 
 Tensor sums(const ScoreSplit& split, bool of_query) {
   if (split.pairs.rank() != 2)
-    fail(ErrorCode::bad_shape, function, "pairs have shape {}, expected [A,B]", split.pairs.shape());
+    fail(ErrorCode::bad_shape, score_split_function, "pairs have shape {}, expected [A,B]", split.pairs.shape());
   const std::int64_t A = split.pairs.size(0), B = split.pairs.size(1);
   std::vector<double> all(static_cast<std::size_t>(of_query ? A : B));
   for (std::int64_t n = 0; n < A * B; ++n)
@@ -251,17 +251,17 @@ analysis::SplittingScore::SplittingScore(const Model& model, const Text& text, H
     : parts_(ModelAccess::parts(model)), text_(text), options_(options) {
   const ModelInfo& info = parts_.info;
   check_text(text, info);
-  check_attention(function, options.attention, info);
+  check_attention(score_split_function, options.attention, info);
   const bool of_encoder = options.attention == AttentionKind::encoder;
   tokens_ = std::ssize(of_encoder ? text.ids : text.answering());
   keys_ = crosses() ? std::ssize(text.ids) : tokens_;
-  head_ = {from_end(function, "layer is", head.first, of_encoder ? info.encoder_layers : info.layers),
-           from_end(function, "head is", head.second, of_encoder ? info.encoder_heads : info.heads)};
-  query_ = from_end(function, "query is", query, tokens_);
-  key_ = from_end(function, "key is", key, keys_);
+  head_ = {from_end(score_split_function, "layer is", head.first, of_encoder ? info.encoder_layers : info.layers),
+           from_end(score_split_function, "head is", head.second, of_encoder ? info.encoder_heads : info.heads)};
+  query_ = from_end(score_split_function, "query is", query, tokens_);
+  key_ = from_end(score_split_function, "key is", key, keys_);
   if (options.against == ScoreOptions::Against::key)
-    against_ = from_end(function, "against is", options.against_key, keys_);
-  check_by_token(function, options.by_token, options.cache, head_.first + (crosses() ? 1 : 0),
+    against_ = from_end(score_split_function, "against is", options.against_key, keys_);
+  check_by_token(score_split_function, options.by_token, options.cache, head_.first + (crosses() ? 1 : 0),
                  of_encoder ? info.encoder_heads : info.heads);
 }
 
@@ -304,8 +304,8 @@ ScoreSplit analysis::SplittingScore::split(const RowPieces& queries, const RowPi
   const Range seen = seen_by(queries.step(head_.first), query_, keys_);
   const auto check = [&](std::int64_t key) {
     if (key < seen.begin || key >= seen.end)
-      fail(ErrorCode::bad_value, function, "query {} does not see key {}, it sees {} to {}", query_, key, seen.begin,
-           seen.end - 1);
+      fail(ErrorCode::bad_value, score_split_function, "query {} does not see key {}, it sees {} to {}", query_, key,
+           seen.begin, seen.end - 1);
   };
   check(key_);
   Weights weights{{key_, 1}};
@@ -319,7 +319,8 @@ ScoreSplit analysis::SplittingScore::split(const RowPieces& queries, const RowPi
   // What the pass had of the keys: of the rows that were looked at, of all, or of those behind a cache.
   std::optional<Tensor> cached;  // [1,Hkv,held,D]
   if (cache() && !both)
-    cached = ModelAccess::layers(known_before(function, *cache(), text_, query_))[static_cast<std::size_t>(head_.first)]
+    cached = ModelAccess::layers(
+                 known_before(score_split_function, *cache(), text_, query_))[static_cast<std::size_t>(head_.first)]
                  .keys();
   const std::int64_t held = cached ? cached->size(2) : 0;
   Tensor key = weighed(weights, score.size(), [&](std::int64_t row) -> View {
@@ -344,10 +345,10 @@ ScoreSplit explain_score(const Model& model, std::span<const std::int64_t> ids, 
   const analysis::SplittingScore asked(model, text, head, query, key, options);
   const std::int64_t layer = asked.layer(), behind = model.info().encoder_layers;
   RowPieces pieces(asked.rows(), {&layer, 1}, asked.read_by(), options.by_token);
-  analysis::pass_of(function, model, text, asked.cache(), pieces);
+  analysis::pass_of(score_split_function, model, text, asked.cache(), pieces);
   if (!asked.crosses()) return asked.split(pieces);
   RowPieces memory(asked.memory_rows(), {&behind, 1}, analysis::ReadBy::memory);
-  analysis::pass_of(function, model, text, nullptr, memory);
+  analysis::pass_of(score_split_function, model, text, nullptr, memory);
   return asked.split(pieces, &memory);
 }
 

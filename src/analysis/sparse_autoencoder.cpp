@@ -19,7 +19,7 @@ namespace {
 
 using State = SparseAutoencoder::State;
 
-constexpr const char* function = "SparseAutoencoder";
+constexpr const char* sparse_autoencoder_function = "SparseAutoencoder";
 
 // Rows of features that a thread takes at once.
 constexpr std::int64_t grain = 4;
@@ -27,12 +27,13 @@ constexpr std::int64_t grain = 4;
 // x as f32 of its own. Throws bad_shape, bad_dtype, bad_value.
 Tensor checked_rows(std::string_view name, const View& x, std::int64_t columns) {
   if (!is_floating(x.dtype()))
-    fail(ErrorCode::bad_dtype, function, "{} is {}, expected floating point", name, x.dtype());
+    fail(ErrorCode::bad_dtype, sparse_autoencoder_function, "{} is {}, expected floating point", name, x.dtype());
   if (x.rank() != 2 || x.size(1) != columns)
-    fail(ErrorCode::bad_shape, function, "{} has shape {}, expected [N,{}]", name, x.shape(), columns);
+    fail(ErrorCode::bad_shape, sparse_autoencoder_function, "{} has shape {}, expected [N,{}]", name, x.shape(),
+         columns);
   Tensor rows = x.to(DType::f32);
   if (const std::optional<float> bad = analysis::not_finite(rows))
-    fail(ErrorCode::bad_value, function, "{} has {}, expected finite numbers", name, *bad);
+    fail(ErrorCode::bad_value, sparse_autoencoder_function, "{} has {}, expected finite numbers", name, *bad);
   return rows;
 }
 
@@ -105,7 +106,7 @@ void add_row(std::vector<double>& out, const float* row, double times) {
 }
 
 std::int64_t checked_feature(const State& of, std::int64_t feature) {
-  return from_end(function, "feature is", feature, of.size("W_dec", 0));
+  return from_end(sparse_autoencoder_function, "feature is", feature, of.size("W_dec", 0));
 }
 
 }  // namespace
@@ -133,7 +134,8 @@ RowSizes normalise(const State& of, Tensor& x) {
       divisor = scale = length_of(row, in) / std::sqrt(static_cast<double>(in));
     }
     if (!(divisor > 0))
-      fail(ErrorCode::bad_value, function, "row {} of x is all zeros: it has no length to divide by", n);
+      fail(ErrorCode::bad_value, sparse_autoencoder_function, "row {} of x is all zeros: it has no length to divide by",
+           n);
     for (std::int64_t c = 0; c < in; ++c) row[c] = static_cast<float>((static_cast<double>(row[c]) - mean) / divisor);
     if (!of.restores()) continue;
     sizes.scales.data<float>()[n] = static_cast<float>(scale);
@@ -206,7 +208,8 @@ Tensor SparseAutoencoder::encode(const View& x) const {
     for (std::int64_t n = begin; n < end; ++n) {
       float* row = values.data<float>() + n * F;
       if (!std::all_of(row, row + F, [](float each) { return std::isfinite(each); }))
-        fail(ErrorCode::bad_value, function, "row {} of x is too large: a feature's value is no finite number", n);
+        fail(ErrorCode::bad_value, sparse_autoencoder_function,
+             "row {} of x is too large: a feature's value is no finite number", n);
       activate(*state_, row);
     }
   });
@@ -218,13 +221,14 @@ Tensor SparseAutoencoder::decode(const View& values, const std::optional<View>& 
   const Tensor given = checked_rows("values", values, size());
   const std::int64_t N = given.size(0), F = size(), out = out_size();
   if (!x && (of.skip || of.restores()))
-    fail(ErrorCode::bad_value, function, "decode() of {} takes x too, which the values are of",
+    fail(ErrorCode::bad_value, sparse_autoencoder_function, "decode() of {} takes x too, which the values are of",
          of.skip ? of.architecture : "rows that normalize_activations scales");
   Tensor skipped, scales({N}), shifts({N});
   std::fill_n(scales.data<float>(), N, 1.0F);
   if (x) {
     Tensor rows = checked_rows("x", *x, in_size());
-    if (rows.size(0) != N) fail(ErrorCode::bad_shape, function, "x has {} rows, the values {}", rows.size(0), N);
+    if (rows.size(0) != N)
+      fail(ErrorCode::bad_shape, sparse_autoencoder_function, "x has {} rows, the values {}", rows.size(0), N);
     if (of.skip) skipped = of.skip->forward(rows);
     analysis::RowSizes sizes = analysis::normalise(of, rows);
     scales = std::move(sizes.scales), shifts = std::move(sizes.shifts);
@@ -263,7 +267,8 @@ namespace {
 
 LayerPlace written(const State& of) {
   if (!of.writes)
-    fail(ErrorCode::bad_value, function, "there is no hook_name that says where it writes: give the place to load()");
+    fail(ErrorCode::bad_value, sparse_autoencoder_function,
+         "there is no hook_name that says where it writes: give the place to load()");
   return *of.writes;
 }
 
@@ -273,8 +278,8 @@ FeatureEdit changed(const SparseAutoencoder& of, const Features& found, std::int
   const State& state = SparseAutoencoderAccess::state(of);
   const std::int64_t f = checked_feature(state, feature), N = found.activations.size(0), out = of.out_size();
   if (found.activations.rank() != 2 || found.activations.size(1) != of.size() || found.scales.count() != N)
-    fail(ErrorCode::bad_shape, function, "the features have shape {}, expected [N,{}] with a scale for each row",
-         found.activations.shape(), of.size());
+    fail(ErrorCode::bad_shape, sparse_autoencoder_function,
+         "the features have shape {}, expected [N,{}] with a scale for each row", found.activations.shape(), of.size());
   FeatureEdit made{.place = written(state), .rows = std::vector<std::int64_t>(), .values = {}};
   made.values = Tensor({N, out});
   const Tensor row = of.direction(f);
@@ -295,17 +300,20 @@ Edit FeatureEdit::edit() const {
 }
 
 FeatureEdit SparseAutoencoder::scaled(const Features& found, std::int64_t feature, double factor) const {
-  if (!std::isfinite(factor)) fail(ErrorCode::bad_value, function, "factor is {}, expected a finite number", factor);
+  if (!std::isfinite(factor))
+    fail(ErrorCode::bad_value, sparse_autoencoder_function, "factor is {}, expected a finite number", factor);
   return changed(*this, found, feature, [&](double value) { return (factor - 1) * value; });
 }
 
 FeatureEdit SparseAutoencoder::set_to(const Features& found, std::int64_t feature, double value) const {
-  if (!std::isfinite(value)) fail(ErrorCode::bad_value, function, "value is {}, expected a finite number", value);
+  if (!std::isfinite(value))
+    fail(ErrorCode::bad_value, sparse_autoencoder_function, "value is {}, expected a finite number", value);
   return changed(*this, found, feature, [&](double now) { return value - now; });
 }
 
 FeatureEdit SparseAutoencoder::added(std::int64_t feature, double value) const {
-  if (!std::isfinite(value)) fail(ErrorCode::bad_value, function, "value is {}, expected a finite number", value);
+  if (!std::isfinite(value))
+    fail(ErrorCode::bad_value, sparse_autoencoder_function, "value is {}, expected a finite number", value);
   FeatureEdit made{.place = written(*state_), .rows = {}, .values = direction(feature)};
   for (std::int64_t c = 0; c < made.values.count(); ++c)
     made.values.data<float>()[c] = static_cast<float>(value * static_cast<double>(made.values.data<float>()[c]));

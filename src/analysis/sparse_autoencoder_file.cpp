@@ -14,22 +14,22 @@ namespace attend::inline v0 {
 namespace {
 
 using State = SparseAutoencoder::State;
-using Kind = State::Kind;
+using StateKind = State::Kind;
 
 struct Architecture {
   std::string_view name;
-  Kind kind;
+  StateKind kind;
   bool transcoder = false, skip = false;
 };
 constexpr std::array<Architecture, 8> architectures = {{
-    {"standard", Kind::relu},
-    {"gated", Kind::gated},
-    {"jumprelu", Kind::jumprelu},
-    {"topk", Kind::topk},
-    {"transcoder", Kind::relu, true},
-    {"skip_transcoder", Kind::relu, true, true},
-    {"jumprelu_transcoder", Kind::jumprelu, true},
-    {"jumprelu_skip_transcoder", Kind::jumprelu, true, true},
+    {"standard", StateKind::relu},
+    {"gated", StateKind::gated},
+    {"jumprelu", StateKind::jumprelu},
+    {"topk", StateKind::topk},
+    {"transcoder", StateKind::relu, true},
+    {"skip_transcoder", StateKind::relu, true, true},
+    {"jumprelu_transcoder", StateKind::jumprelu, true},
+    {"jumprelu_skip_transcoder", StateKind::jumprelu, true, true},
 }};
 
 // A name of TransformerLens, behind "blocks.5.".
@@ -177,11 +177,11 @@ struct Expected {
 
 std::vector<Expected> expected_weights(const Architecture& of, std::int64_t in, std::int64_t size, std::int64_t out) {
   std::vector<Expected> all{{"W_enc", {in, size}}, {"W_dec", {size, out}}, {"b_dec", {out}}};
-  if (of.kind == Kind::gated)
+  if (of.kind == StateKind::gated)
     all.insert(all.end(), {{"b_gate", {size}}, {"r_mag", {size}}, {"b_mag", {size}}});
   else
     all.push_back({"b_enc", {size}});
-  if (of.kind == Kind::jumprelu) all.push_back({"threshold", {size}});
+  if (of.kind == StateKind::jumprelu) all.push_back({"threshold", {size}});
   if (of.skip) all.push_back({"W_skip", {out, in}});
   return all;
 }
@@ -253,7 +253,7 @@ SparseAutoencoder read(std::string text, const Place& config_place, const Tensor
   made->normalised = read_normalised(config);
   const std::int64_t in = config["d_in"].whole(made->normalised == State::Normalised::layer_norm ? 2 : 1),
                      size = config["d_sae"].whole(1), out = architecture.transcoder ? config["d_out"].whole(1) : in;
-  if (architecture.kind == Kind::topk) made->k = read_k(config, size);
+  if (architecture.kind == StateKind::topk) made->k = read_k(config, size);
   const bool said = config.given("apply_b_dec_to_input");
   made->subtracts_bias = said ? config["apply_b_dec_to_input"].truth() : !architecture.transcoder;
   if (architecture.transcoder && made->subtracts_bias)
@@ -263,7 +263,8 @@ SparseAutoencoder read(std::string text, const Place& config_place, const Tensor
   made->weights = read_weights(weights_place, expected_weights(architecture, in, size, out), tensors);
   const TensorMap& weights = made->weights;
   const bool rescaled = config.given("rescale_acts_by_decoder_norm") && config["rescale_acts_by_decoder_norm"].truth();
-  if (rescaled && architecture.kind == Kind::topk) made->norms = norms_of(weights_place, weights.find("W_dec")->second);
+  if (rescaled && architecture.kind == StateKind::topk)
+    made->norms = norms_of(weights_place, weights.find("W_dec")->second);
   const auto bias = weights.find("b_enc");
   made->encoder = Linear::borrow(weights.find("W_enc")->second.view().transpose(0, 1),
                                  bias == weights.end() ? std::nullopt : std::optional(bias->second.view()));

@@ -14,7 +14,7 @@ namespace {
 using analysis::HeldNorm;
 using analysis::ReadBy;
 
-constexpr const char* function = "explain_value";
+constexpr const char* value_split_function = "explain_value";
 
 class ValueOfHead {
  public:
@@ -23,26 +23,26 @@ class ValueOfHead {
       : model_(model), parts_(ModelAccess::parts(model)), options_(options), text_{ids, options.decoder_ids} {
     const ModelInfo& info = parts_.info;
     analysis::check_text(text_, info);
-    analysis::check_attention(function, options.attention, info);
+    analysis::check_attention(value_split_function, options.attention, info);
     const std::int64_t tokens = std::ssize(of_encoder() ? text_.ids : text_.answering());
-    layer_ = from_end(function, "layer is", head.first, of_encoder() ? info.encoder_layers : info.layers);
-    head_ = from_end(function, "head is", head.second, of_encoder() ? info.encoder_heads : info.heads);
-    out_.key = from_end(function, "key is", key, crosses() ? std::ssize(text_.ids) : tokens);
-    out_.position = from_end(function, "position is", options.position, tokens);
+    layer_ = from_end(value_split_function, "layer is", head.first, of_encoder() ? info.encoder_layers : info.layers);
+    head_ = from_end(value_split_function, "head is", head.second, of_encoder() ? info.encoder_heads : info.heads);
+    out_.key = from_end(value_split_function, "key is", key, crosses() ? std::ssize(text_.ids) : tokens);
+    out_.position = from_end(value_split_function, "position is", options.position, tokens);
     const bool causal = options.attention == AttentionKind::self && (info.decoder() || info.encoder_decoder());
     if (causal && out_.key > out_.position)
-      fail(ErrorCode::bad_value, function, "position {} does not see key {}", out_.position, out_.key);
+      fail(ErrorCode::bad_value, value_split_function, "position {} does not see key {}", out_.position, out_.key);
     const bool encoder = of_encoder() || crosses();  // its rows are the key's
-    analysis::check_by_token(function, options.by_token, options.cache, crosses() ? info.encoder_layers : layer_,
-                             encoder ? info.encoder_heads : info.heads);
+    analysis::check_by_token(value_split_function, options.by_token, options.cache,
+                             crosses() ? info.encoder_layers : layer_, encoder ? info.encoder_heads : info.heads);
     if (of_encoder() && !options.direction)
-      fail(ErrorCode::bad_value, function,
+      fail(ErrorCode::bad_value, value_split_function,
            "no direction of a head of an encoder, whose heads the answer does not read");
   }
 
   ValueSplit take() {
     analysis::RowPieces pieces = pieces_of_key();
-    analysis::pass_of(function, model_, text_, options_.cache, pieces);
+    analysis::pass_of(value_split_function, model_, text_, options_.cache, pieces);
     const models::LayerParts of = models::parts_of_layer(parts_, static_cast<std::size_t>(layer_), of_encoder());
     analysis::SplittingValue value(parts_, pieces, {layer_, head_}, out_.key,
                                    options_.direction ? given_direction(of, pieces) : direction_of_answer());
@@ -96,9 +96,9 @@ class ValueOfHead {
     const View& given = *options_.direction;
     const std::int64_t E = parts_.info.embedding_size;
     if (given.shape() != Dims{E})
-      fail(ErrorCode::bad_shape, function, "direction has shape {}, expected [{}]", given.shape(), E);
+      fail(ErrorCode::bad_shape, value_split_function, "direction has shape {}, expected [{}]", given.shape(), E);
     if (!is_floating(given.dtype()))
-      fail(ErrorCode::bad_dtype, function, "direction is {}, expected floating point", given.dtype());
+      fail(ErrorCode::bad_dtype, value_split_function, "direction is {}, expected floating point", given.dtype());
     const Linear& output = crosses() ? *of.cross->output : *of.self.output;
     const Tensor u = given.to(DType::f32);
     Tensor direction({size()});

@@ -21,7 +21,7 @@ namespace {
 
 using tokenizer::is_cjk, tokenizer::is_mark, tokenizer::is_word;
 
-constexpr const char* function = "vary";
+constexpr const char* variants_function = "vary";
 
 // ---- Words ----
 
@@ -35,7 +35,7 @@ std::vector<WordBytes> words_of(std::string_view text) {
   std::vector<WordBytes> words;
   bool goes_on = false;
   std::int64_t begin = 0;
-  for (const char32_t point : decode_utf8(text, {function, "text"})) {
+  for (const char32_t point : decode_utf8(text, {variants_function, "text"})) {
     const std::string character = encode_utf8(std::u32string_view(&point, 1));
     const std::int64_t end = begin + std::ssize(character);
     if (is_word(point) || is_mark(point)) {
@@ -60,7 +60,8 @@ std::optional<Range> find_words(std::string_view text, std::string_view asked) {
 Range bytes_of(const VariantText& text, std::string_view name, std::string_view word) {
   const std::optional<Range> found = find_words(text.text, word);
   if (!found)
-    fail(ErrorCode::bad_value, function, "{} is {}, which {} does not have", name, quote(word), quote(text.text));
+    fail(ErrorCode::bad_value, variants_function, "{} is {}, which {} does not have", name, quote(word),
+         quote(text.text));
   return *found;
 }
 
@@ -110,7 +111,7 @@ VariantRow row_of(const Model& model, const VariantText& text) {
   const auto found = [&](std::string_view name, std::string_view word) {
     const Range tokens = tokens_of(encoding, bytes_of(text, name, word));
     if (tokens.end == 0)
-      fail(ErrorCode::bad_value, function, "{} is {}, which no token of {} stands for", name, quote(word),
+      fail(ErrorCode::bad_value, variants_function, "{} is {}, which no token of {} stands for", name, quote(word),
            quote(text.text));
     return tokens;
   };
@@ -119,12 +120,13 @@ VariantRow row_of(const Model& model, const VariantText& text) {
     if (word.empty()) return std::nullopt;
     const Range tokens = found(name, word);
     if (info.decoder() && tokens.end > row.query)
-      fail(ErrorCode::bad_value, function, "{} is {}, which stands behind {}: a decoder does not see it there", name,
-           quote(word), quote(text.query));
+      fail(ErrorCode::bad_value, variants_function, "{} is {}, which stands behind {}: a decoder does not see it there",
+           name, quote(word), quote(text.query));
     return tokens;
   };
   row.target = claimed("target", text.target), row.other = claimed("other", text.other);
-  if (row.other && !row.target) fail(ErrorCode::bad_value, function, "other is {} without a target", quote(text.other));
+  if (row.other && !row.target)
+    fail(ErrorCode::bad_value, variants_function, "other is {} without a target", quote(text.other));
   RowsOfQuery watcher(info.layers, info.heads, row.query, std::ssize(row.ids));
   (void)ModelAccess::forward(model, row.ids, {}, &watcher);
   row.weights = watcher.take();
@@ -136,13 +138,14 @@ VariantRow row_of(const Model& model, const VariantText& text) {
 // Of a row that may have been made by hand. Throws bad_shape, bad_dtype and bad_value.
 void check_row(const VariantRow& row) {
   if (row.weights.rank() != 3)
-    fail(ErrorCode::bad_shape, function, "weights have shape {}, expected [L,H,N]", row.weights.shape());
+    fail(ErrorCode::bad_shape, variants_function, "weights have shape {}, expected [L,H,N]", row.weights.shape());
   if (row.weights.dtype() != DType::f32)
-    fail(ErrorCode::bad_dtype, function, "weights are {}, expected f32", row.weights.dtype());
+    fail(ErrorCode::bad_dtype, variants_function, "weights are {}, expected f32", row.weights.dtype());
   const std::int64_t N = row.weights.size(2);
   const auto check = [&](const Range& tokens) {
     if (tokens.begin < 0 || tokens.begin > tokens.end || tokens.end > N)
-      fail(ErrorCode::bad_value, function, "tokens {} to {}, expected some of {}", tokens.begin, tokens.end, N);
+      fail(ErrorCode::bad_value, variants_function, "tokens {} to {}, expected some of {}", tokens.begin, tokens.end,
+           N);
   };
   for (const VariantWord& word : row.words) check(word.tokens);
   for (const std::optional<Range>& tokens : {row.target, row.other})
@@ -150,8 +153,8 @@ void check_row(const VariantRow& row) {
 }
 
 const float* weights_of(const VariantRow& row, const Head& head) {
-  const std::int64_t layer = from_end(function, "layer is", head.first, row.weights.size(0)),
-                     number = from_end(function, "head is", head.second, row.weights.size(1));
+  const std::int64_t layer = from_end(variants_function, "layer is", head.first, row.weights.size(0)),
+                     number = from_end(variants_function, "head is", head.second, row.weights.size(1));
   return row.weights.data<float>() + (layer * row.weights.size(1) + number) * row.weights.size(2);
 }
 
@@ -206,9 +209,9 @@ Json json_of(const std::optional<Range>& tokens) {
 }  // namespace
 
 Variants vary(const Model& model, std::span<const VariantText> texts, const std::function<void(double)>& progress) {
-  if (texts.empty()) fail(ErrorCode::bad_value, function, "there are no texts");
+  if (texts.empty()) fail(ErrorCode::bad_value, variants_function, "there are no texts");
   if (model.info().encoder_decoder())
-    fail(ErrorCode::bad_value, function, "the model is of type {}, expected a decoder or an encoder",
+    fail(ErrorCode::bad_value, variants_function, "the model is of type {}, expected a decoder or an encoder",
          model.info().type);
   Variants out;
   for (std::size_t n = 0; n < texts.size(); ++n) {

@@ -19,7 +19,7 @@ namespace {
 using nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-constexpr const char* function = "class_pages";
+constexpr const char* class_pages_function = "class_pages";
 constexpr std::array ids = {"paris", "induction", "sink", "tired", "mask", "two-heads", "translation", "root"};
 
 // Its experiments name heads, which are others in another model.
@@ -27,8 +27,8 @@ Model load(const fs::path& path, const char* what, std::int64_t layers, std::int
   Model model = Model::load(path);
   const ModelInfo& info = model.info();
   if (info.layers != layers || info.heads != heads || info.decoder() != decoder || info.encoder_decoder())
-    fail(ErrorCode::bad_value, function, "{} has {} layers of {} heads, expected {} with {} of {}", path.string(),
-         info.layers, info.heads, what, layers, heads);
+    fail(ErrorCode::bad_value, class_pages_function, "{} has {} layers of {} heads, expected {} with {} of {}",
+         path.string(), info.layers, info.heads, what, layers, heads);
   return model;
 }
 
@@ -108,7 +108,8 @@ class Folder {
 void class_pages(const ClassOptions& options,
                  const std::function<void(const std::string& name, const std::string& bytes)>& write) {
   if (built_class().empty() || built_lesson().empty() || built_explorer().empty())
-    fail(ErrorCode::bad_value, function, "attend was built without the pages that compute, which `make page` makes");
+    fail(ErrorCode::bad_value, class_pages_function,
+         "attend was built without the pages that compute, which `make page` makes");
   const Model minilm = load(options.minilm, "all-MiniLM-L6-v2", 6, 12, false);
   const Model smollm2 = load(options.smollm2, "SmolLM2-135M", 30, 9, true);
   Folder folder(options, write);

@@ -15,8 +15,8 @@ namespace attend::inline v0 {
 
 namespace {
 
-constexpr const char* function = "exercise_sheet";
-constexpr std::int64_t least_words = 2, most_words = 12;
+constexpr const char* sheet_function = "exercise_sheet";
+constexpr std::int64_t least_answered_words = 2, most_answered_words = 12;
 constexpr std::int64_t embedding_size = 3, d_k = 4, d_v = 2;  // the root of d_k is a whole number
 
 // ---- The numbers ----
@@ -55,7 +55,7 @@ bool is_good(const Trace& trace) {
 }
 
 Recipe sheet_recipe(const SheetOptions& options) {
-  decode_utf8(options.text, {function, "text"});
+  decode_utf8(options.text, {sheet_function, "text"});
   Recipe recipe = recipe_of({.text = options.text,
                              .seed = options.seed,
                              .embedding_size = embedding_size,
@@ -63,13 +63,14 @@ Recipe sheet_recipe(const SheetOptions& options) {
                              .d_v = d_v,
                              .causal = options.causal});
   const std::int64_t words = std::ssize(recipe.tokens);
-  if (words < least_words || words > most_words)
-    fail(ErrorCode::bad_value, function, "a sheet has {} to {} words, got {}", least_words, most_words, words);
+  if (words < least_answered_words || words > most_answered_words)
+    fail(ErrorCode::bad_value, sheet_function, "a sheet has {} to {} words, got {}", least_answered_words,
+         most_answered_words, words);
   recipe.focus = options.focus.value_or(options.causal ? words - 1 : 1);
   if (recipe.focus < 0 || recipe.focus >= words)
-    fail(ErrorCode::bad_value, function, "focus is {}, expected 0 to {}", recipe.focus, words - 1);
+    fail(ErrorCode::bad_value, sheet_function, "focus is {}, expected 0 to {}", recipe.focus, words - 1);
   if (options.causal && recipe.focus == 0)
-    fail(ErrorCode::bad_value, function, "the first word sees itself alone, expected another focus with causal");
+    fail(ErrorCode::bad_value, sheet_function, "the first word sees itself alone, expected another focus with causal");
   recipe.draws.clear();
   return recipe;
 }

@@ -19,7 +19,7 @@ constexpr NpyType npy_types[] = {{"f2", DType::f16}, {"f4", DType::f32}, {"f8", 
                                  {"i1", DType::i8},  {"u1", DType::u8},  {"b1", DType::boolean}};
 constexpr std::string_view accepted_types = "float16, float32, float64, int64, int8, uint8 and bool are read";
 
-struct Header {
+struct NpyHeader {
   DType dtype = DType::f32;
   bool big_endian = false;
   bool fortran_order = false;
@@ -32,7 +32,7 @@ class HeaderParser {
   HeaderParser(std::string_view text, const Place& place, std::uint64_t start)
       : text_(text), place_(place), start_(start) {}
 
-  Header parse();
+  NpyHeader parse();
 
  private:
   void parse_value(std::string_view key);
@@ -54,10 +54,10 @@ class HeaderParser {
   const Place& place_;
   std::uint64_t start_;
   std::size_t at_ = 0;
-  Header header_;
+  NpyHeader header_;
 };
 
-Header HeaderParser::parse() {
+NpyHeader HeaderParser::parse() {
   constexpr std::string_view keys[] = {"descr", "fortran_order", "shape"};
   bool seen[3] = {};
   expect("{");
@@ -165,7 +165,7 @@ void HeaderParser::expect(std::string_view token) {
   wrong("expected '{}', got {}", token, quote(text_.substr(at_, 1)));
 }
 
-Header read_header(ByteStream& stream) {
+NpyHeader read_header(ByteStream& stream) {
   // Eight sizes take a few hundred bytes; NumPy itself refuses more than 10,000.
   constexpr std::uint32_t longest = 1 << 20;
   char magic[8];
@@ -236,8 +236,8 @@ void ByteStream::read(void* to, std::uint64_t count) {
 namespace {
 
 // One whose elements are all that is left.
-Header read_checked_header(ByteStream& stream) {
-  const Header header = read_header(stream);
+NpyHeader read_checked_header(ByteStream& stream) {
+  const NpyHeader header = read_header(stream);
   const Dims& shape = header.shape;
   const std::optional<std::uint64_t> bytes = byte_count(header.dtype, {shape.begin(), shape.end()});
   if (!bytes)
@@ -253,7 +253,7 @@ Header read_checked_header(ByteStream& stream) {
 }  // namespace
 
 Tensor read_npy(ByteStream& stream) {
-  const Header header = read_checked_header(stream);
+  const NpyHeader header = read_checked_header(stream);
   const std::uint64_t start = stream.position();
   Tensor out = Tensor::uninitialized(header.shape, header.dtype);
   stream.read(out.raw(), stream.size() - start);
@@ -264,7 +264,7 @@ Tensor read_npy(ByteStream& stream) {
 
 View view_npy(const InputFile& file, const MappedFile& mapped) {
   FileStream stream(file);
-  const Header header = read_checked_header(stream);
+  const NpyHeader header = read_checked_header(stream);
   if (header.big_endian || (header.fortran_order && header.shape.rank() > 1) || header.dtype == DType::boolean)
     fail_at(file.place(), "is not read where it lies: numbers, little-endian and in C order, are");
   if (stream.position() % static_cast<std::uint64_t>(size_of(header.dtype)) != 0)
@@ -274,7 +274,7 @@ View view_npy(const InputFile& file, const MappedFile& mapped) {
 
 std::optional<View> npy_in_place(const InputFile& file, const std::byte* mapped) {
   FileStream stream(file);
-  const Header header = read_checked_header(stream);
+  const NpyHeader header = read_checked_header(stream);
   const std::int64_t size = size_of(header.dtype);
   if ((header.big_endian && size > 1) || stream.position() % static_cast<std::uint64_t>(size) != 0) return std::nullopt;
   const std::byte* data = mapped + stream.position();

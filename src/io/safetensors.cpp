@@ -197,12 +197,12 @@ class HeaderReader : public nlohmann::json_sax<json> {
   std::vector<json> open_;         // the member that is read, and its list
 };
 
-struct Header {
+struct SafetensorsHeader {
   std::string text;        // JSON, without the spaces that fill it up
   std::uint64_t data = 0;  // where it ends and the tensors' data begins
 };
 
-Header read_header(const InputFile& file) {
+SafetensorsHeader read_header(const InputFile& file) {
   const Place& place = file.place();
   if (file.size() == 0) fail_at(place, "is empty");
   std::uint64_t length = 0;
@@ -259,7 +259,7 @@ std::string make_header(const NamedViews& tensors, const std::map<std::string, s
 }  // namespace
 
 SafetensorsFile::SafetensorsFile(const InputFile& file) : file_(file) {
-  const Header header = read_header(file);
+  const SafetensorsHeader header = read_header(file);
   data_ = header.data;
   HeaderReader reader(file.place(), entries_, metadata_);
   json::sax_parse(header.text, &reader);

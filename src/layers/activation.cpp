@@ -9,25 +9,25 @@ namespace attend::inline v0 {
 
 namespace {
 
-constexpr const char* function = "activate";
+constexpr const char* activation_function = "activate";
 constexpr std::int64_t elements_at_once = 1 << 14;  // fewer are done before another thread has woken up
 
 kernels::ActivationKind kind_of(Activation f) {
   static_assert(static_cast<int>(kernels::ActivationKind::sqrt_softplus) ==
                 static_cast<int>(Activation::sqrt_softplus));
   if (f > Activation::sqrt_softplus)
-    fail(ErrorCode::bad_value, function, "there is no activation {}", static_cast<int>(f));
+    fail(ErrorCode::bad_value, activation_function, "there is no activation {}", static_cast<int>(f));
   return static_cast<kernels::ActivationKind>(f);
 }
 
 void check_dtype(const char* name, const View& x) {
   if (!is_floating(x.dtype()) || x.dtype() == DType::f64)
-    fail(ErrorCode::bad_dtype, function, "{} is {}, expected f32, bf16 or f16", name, x.dtype());
+    fail(ErrorCode::bad_dtype, activation_function, "{} is {}, expected f32, bf16 or f16", name, x.dtype());
 }
 
 void check(const char* name, const View& x) {
   check_dtype(name, x);
-  if (!x.is_contiguous()) fail(ErrorCode::bad_shape, function, "{} is not row-major", name);
+  if (!x.is_contiguous()) fail(ErrorCode::bad_shape, activation_function, "{} is not row-major", name);
 }
 
 void run(Activation f, const MutableView& x, const void* gate) {
@@ -49,9 +49,9 @@ void activate(Activation f, const MutableView& x, const View& gated) {
   check("x", x);
   check("gated", gated);
   if (gated.shape() != x.shape())
-    fail(ErrorCode::bad_shape, function, "gated has shape {}, x has {}", gated.shape(), x.shape());
+    fail(ErrorCode::bad_shape, activation_function, "gated has shape {}, x has {}", gated.shape(), x.shape());
   if (gated.dtype() != x.dtype())
-    fail(ErrorCode::bad_dtype, function, "gated is {}, x is {}", gated.dtype(), x.dtype());
+    fail(ErrorCode::bad_dtype, activation_function, "gated is {}, x is {}", gated.dtype(), x.dtype());
   run(f, x, gated.raw());
 }
 

@@ -12,7 +12,7 @@ namespace attend::inline v0 {
 
 namespace {
 
-constexpr const char* function = "key_sizes";
+constexpr const char* key_sizes_function = "key_sizes";
 constexpr std::int64_t rows_at_once = 1024;
 
 // In eight sums, so that vectors can hold them.
@@ -49,22 +49,25 @@ void exact_lengths(const Tensor& v, const Tensor& weight, double* to) {
 }
 
 void check(const View& v, const View& weight) {
-  if (v.rank() != 4) fail(ErrorCode::bad_shape, function, "v has shape {}, expected [B,Hkv,Tk,Dv]", v.shape());
+  if (v.rank() != 4)
+    fail(ErrorCode::bad_shape, key_sizes_function, "v has shape {}, expected [B,Hkv,Tk,Dv]", v.shape());
   if (weight.rank() != 2)
-    fail(ErrorCode::bad_shape, function, "output_weight has shape {}, expected [E,H*Dv]", weight.shape());
+    fail(ErrorCode::bad_shape, key_sizes_function, "output_weight has shape {}, expected [E,H*Dv]", weight.shape());
   for (const View* x : {&v, &weight})
-    if (!is_floating(x->dtype())) fail(ErrorCode::bad_dtype, function, "{}, expected floating point", x->dtype());
+    if (!is_floating(x->dtype()))
+      fail(ErrorCode::bad_dtype, key_sizes_function, "{}, expected floating point", x->dtype());
   const std::int64_t group = v.size(1) * v.size(3);
   if (group == 0 || weight.size(1) == 0 || weight.size(1) % group != 0) {
-    fail(ErrorCode::bad_shape, function, "output_weight has {} columns, expected a multiple of {} heads of {} numbers",
-         weight.size(1), v.size(1), v.size(3));
+    fail(ErrorCode::bad_shape, key_sizes_function,
+         "output_weight has {} columns, expected a multiple of {} heads of {} numbers", weight.size(1), v.size(1),
+         v.size(3));
   }
 }
 
 }  // namespace
 
 Tensor key_sizes(const View& v, const View& output_weight) {
-  return with_memory(function, v, output_weight, [&] {
+  return with_memory(key_sizes_function, v, output_weight, [&] {
     check(v, output_weight);
     const std::int64_t B = v.size(0), Tk = v.size(2), Dv = v.size(3);
     const std::int64_t H = output_weight.size(1) / Dv, G = H / v.size(1);

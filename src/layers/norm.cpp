@@ -12,7 +12,7 @@ namespace attend::inline v0 {
 namespace {
 
 // Fewer elements are done before another thread has woken up.
-constexpr std::int64_t elements_at_once = 1 << 15;
+constexpr std::int64_t normalized_at_once = 1 << 15;
 
 Tensor vector_of(const char* layer, const char* name, const View& x, const Dims& shape) {
   if (x.rank() != 1 || x.shape() != shape || x.size(0) < 1)
@@ -37,7 +37,7 @@ Tensor normalize(const char* layer, const View& x, DType y_dtype, kernels::NormO
   operands.x = rows.raw(), operands.x_dtype = rows.dtype();
   operands.y = y.raw(), operands.y_dtype = y_dtype;
   operands.x_stride = operands.y_stride = operands.size;
-  parallel_for(x.count() / operands.size, elements_at_once / operands.size + 1,
+  parallel_for(x.count() / operands.size, normalized_at_once / operands.size + 1,
                [&](std::int64_t begin, std::int64_t end) { kernels::target().rows.normalize(operands, begin, end); });
   return y;
 }
@@ -57,7 +57,7 @@ Tensor input_gradient(const char* layer, const View& dy, const View& x, const Te
   operands.dy = in_row_major(in_dtype(dy, DType::f32, wide), made_dy).data<float>();
   operands.dx = dx.data<float>();
   const auto gradient = kernels::target().rows.normalize_gradient;
-  parallel_for(x.count() / operands.size, elements_at_once / operands.size + 1,
+  parallel_for(x.count() / operands.size, normalized_at_once / operands.size + 1,
                [&](std::int64_t begin, std::int64_t end) { gradient(operands, begin, end); });
   return dx;
 }

@@ -12,7 +12,7 @@ namespace attend::inline v0 {
 namespace {
 
 constexpr const char* layer = "RotaryEmbedding";
-constexpr std::int64_t elements_at_once = 1 << 14;  // fewer are done before another thread has woken up
+constexpr std::int64_t rotated_at_once = 1 << 14;  // fewer are done before another thread has woken up
 
 void check_positive(const char* name, double value) {
   if (!(value > 0) || !std::isfinite(value))
@@ -128,7 +128,7 @@ RotaryAngles RotaryEmbedding::angles(std::span<const std::int64_t> positions,
   const auto T = static_cast<std::int64_t>(positions.size()), half = static_cast<std::int64_t>(frequencies_.size());
   RotaryAngles out{Tensor::uninitialized({T, half}), Tensor::uninitialized({T, half})};
   const auto fill = [&](std::int64_t first, std::int64_t count, const float* frequencies) {
-    parallel_for(count, elements_at_once / (16 * half) + 1, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(count, rotated_at_once / (16 * half) + 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t t = first + begin; t < first + end; ++t) {
         for (std::int64_t i = 0; i < half; ++i) {
           const auto position = static_cast<float>(positions[static_cast<std::size_t>(t)]);
@@ -174,7 +174,7 @@ void RotaryEmbedding::rotate(const MutableView& x, const RotaryAngles& angles) {
   operands.row = x.strides()[0], operands.head = x.strides()[1];
   operands.heads = x.size(1), operands.half = half;
   operands.cos = angles.cos.data<float>(), operands.sin = angles.sin.data<float>();
-  parallel_for(x.size(0), elements_at_once / (2 * half * std::max<std::int64_t>(operands.heads, 1)) + 1,
+  parallel_for(x.size(0), rotated_at_once / (2 * half * std::max<std::int64_t>(operands.heads, 1)) + 1,
                [&](std::int64_t begin, std::int64_t end) { kernels::target().rows.rotate(operands, begin, end); });
 }
 

@@ -71,7 +71,7 @@ bool is_read_once(ModelPlace place) {
 
 namespace {
 
-constexpr const char* function = "Model";
+constexpr const char* edits_function = "Model";
 
 // The same place of a stack that is alone.
 ModelPlace own_place(ModelPlace place) {
@@ -117,7 +117,7 @@ namespace {
 
 // The columns that an edit is of.
 Range columns_of(const Edit& edit, const ModelInfo& info) {
-  const PlaceShape shape = shape_of(function, edit.at, info);
+  const PlaceShape shape = shape_of(edits_function, edit.at, info);
   if (edit.unit) return {*edit.unit, *edit.unit + 1};
   if (!edit.head) return {0, shape.columns};
   const std::int64_t size = shape.columns / shape.heads;
@@ -128,14 +128,15 @@ Range columns_of(const Edit& edit, const ModelInfo& info) {
 void find_place(Edit& edit, const ModelInfo& info) {
   const std::string_view at = name_of(edit.at);
   const PlaceShape shape = shape_of("Model: an edit", edit.at, info);
-  edit.layer = from_end(function, fmt::format("an edit at {} of layer", at), edit.layer, shape.layers);
+  edit.layer = from_end(edits_function, fmt::format("an edit at {} of layer", at), edit.layer, shape.layers);
   if (edit.head && shape.heads == 0)
-    fail(ErrorCode::bad_value, function, "an edit of head {} at {}: heads are apart at q, k, v and z alone", *edit.head,
-         at);
-  if (edit.head) edit.head = from_end(function, "an edit of head", *edit.head, shape.heads);
+    fail(ErrorCode::bad_value, edits_function, "an edit of head {} at {}: heads are apart at q, k, v and z alone",
+         *edit.head, at);
+  if (edit.head) edit.head = from_end(edits_function, "an edit of head", *edit.head, shape.heads);
   if (edit.unit && own_place(edit.at) != ModelPlace::mlp_hidden)
-    fail(ErrorCode::bad_value, function, "an edit of unit {} at {}: hidden units are at mlp_hidden", *edit.unit, at);
-  if (edit.unit) edit.unit = from_end(function, "an edit of unit", *edit.unit, shape.columns);
+    fail(ErrorCode::bad_value, edits_function, "an edit of unit {} at {}: hidden units are at mlp_hidden", *edit.unit,
+         at);
+  if (edit.unit) edit.unit = from_end(edits_function, "an edit of unit", *edit.unit, shape.columns);
 }
 
 // The rows of a place, and where its sequences begin.
@@ -147,9 +148,10 @@ void find_rows(Edit& edit, const Batch& batch) {
   if (!edit.rows) return;
   std::vector<std::int64_t>& rows = *edit.rows;
   for (std::size_t n = 0; n < rows.size(); ++n) {
-    rows[n] = from_end(function, "an edit of row", rows[n], starts_of(edit.at, batch).back());
+    rows[n] = from_end(edits_function, "an edit of row", rows[n], starts_of(edit.at, batch).back());
     if (n > 0 && rows[n] <= rows[n - 1])
-      fail(ErrorCode::bad_value, function, "the rows of an edit must rise, and {} follows {}", rows[n], rows[n - 1]);
+      fail(ErrorCode::bad_value, edits_function, "the rows of an edit must rise, and {} follows {}", rows[n],
+           rows[n - 1]);
   }
 }
 
@@ -177,7 +179,7 @@ View values_of(const Edit& edit, const Batch& batch, const ModelInfo& info) {
     fits = size == 1 || size == expected[2 - back];
   }
   if (!fits)
-    fail(ErrorCode::bad_shape, function,
+    fail(ErrorCode::bad_shape, edits_function,
          "an edit of layer {} at {} {} values of shape {}, expected {}, or what "
          "broadcasts to it",
          edit.layer, name_of(edit.at), verb(edit.set), given, expected);
@@ -186,17 +188,17 @@ View values_of(const Edit& edit, const Batch& batch, const ModelInfo& info) {
 
 void check_values(const Edit& edit, const Batch& batch, const ModelInfo& info) {
   if (!std::isfinite(edit.by))
-    fail(ErrorCode::bad_value, function, "an edit of layer {} at {} {} values times {}", edit.layer, name_of(edit.at),
-         verb(edit.set), edit.by);
+    fail(ErrorCode::bad_value, edits_function, "an edit of layer {} at {} {} values times {}", edit.layer,
+         name_of(edit.at), verb(edit.set), edit.by);
   if (!takes_values(edit)) return;
   if (!is_floating(edit.values.dtype()))
-    fail(ErrorCode::bad_dtype, function, "an edit {} values that are {}, expected floating point", verb(edit.set),
+    fail(ErrorCode::bad_dtype, edits_function, "an edit {} values that are {}, expected floating point", verb(edit.set),
          edit.values.dtype());
   values_of(edit, batch, info);
   const Tensor all = edit.values.to(DType::f32);
   const float* end = all.data<float>() + all.count();
   if (const float* bad = std::find_if_not(all.data<float>(), end, [](float x) { return std::isfinite(x); }); bad != end)
-    fail(ErrorCode::bad_value, function, "an edit of layer {} at {} {} values that have {}, expected finite ones",
+    fail(ErrorCode::bad_value, edits_function, "an edit of layer {} at {} {} values that have {}, expected finite ones",
          edit.layer, name_of(edit.at), verb(edit.set), *bad);
 }
 
@@ -218,7 +220,7 @@ void check_mean(const Edit& edit, const Batch& batch) {
   if (edit.set != Edit::Set::mean) return;
   for_each_sequence(edit, starts_of(edit.at, batch), [&](std::int64_t begin, std::int64_t end) {
     if (end - begin == 1)
-      fail(ErrorCode::bad_value, function,
+      fail(ErrorCode::bad_value, edits_function,
            "an edit of layer {} at {} sets the mean over the rows, and a sequence has one row of it: it would change "
            "nothing; values can be a mean over other texts",
            edit.layer, name_of(edit.at));
@@ -262,7 +264,8 @@ Edits::Edits(std::span<const Edit> edits, const Batch& batch, const ModelInfo& i
     find_place(edit, info);
     if (is_of_encoder(edit.at) != (batch.stack == Stack::encoder)) continue;
     if (is_read_once(edit.at) && !batch.memory)
-      fail(ErrorCode::bad_value, function, "an edit at {}, and the cache has the encoder's text", name_of(edit.at));
+      fail(ErrorCode::bad_value, edits_function, "an edit at {}, and the cache has the encoder's text",
+           name_of(edit.at));
     find_rows(edit, batch);
     check_values(edit, batch, info);
     check_mean(edit, batch);

@@ -17,18 +17,18 @@ using models::Stack;
 
 namespace {
 
-constexpr const char* function = "Model";
+constexpr const char* forward_function = "Model";
 
 void check_caches(const ModelCall& call, const Batch& batch, const ModelInfo& info) {
   models::check_decoder(info, "Model.forward", "caches: ");
   if (std::ssize(call.caches) != batch.sequences()) {
-    fail(ErrorCode::bad_value, function, "{} caches, expected one for each of {} sequences", call.caches.size(),
+    fail(ErrorCode::bad_value, forward_function, "{} caches, expected one for each of {} sequences", call.caches.size(),
          batch.sequences());
   }
   for (std::size_t s = 0; s < call.caches.size(); ++s) {
-    if (!call.caches[s]) fail(ErrorCode::bad_value, function, "caches[{}] is null", s);
+    if (!call.caches[s]) fail(ErrorCode::bad_value, forward_function, "caches[{}] is null", s);
     if (std::ranges::count(call.caches, call.caches[s]) > 1)
-      fail(ErrorCode::bad_value, function, "caches[{}] comes twice", s);
+      fail(ErrorCode::bad_value, forward_function, "caches[{}] comes twice", s);
   }
 }
 
@@ -37,15 +37,15 @@ void place(Batch& batch, std::span<ModelCache* const> caches, const ModelInfo& i
   for (std::size_t s = 0; s + 1 < batch.starts.size(); ++s) {
     const std::int64_t count = batch.starts[s + 1] - batch.starts[s], before = caches.empty() ? 0 : caches[s]->length();
     if (count > info.longest - before)
-      fail(ErrorCode::bad_value, function, "a sequence of {} tokens, the model takes at most {}", before + count,
-           info.longest);
+      fail(ErrorCode::bad_value, forward_function, "a sequence of {} tokens, the model takes at most {}",
+           before + count, info.longest);
     for (std::int64_t n = 0; n < count; ++n) batch.positions.push_back(before + n);
   }
 }
 
 void check_recorder(const Batch& batch) {
   if (batch.recorder && batch.sequences() > 1)
-    fail(ErrorCode::bad_value, function, "{} sequences, a recorder takes one", batch.sequences());
+    fail(ErrorCode::bad_value, forward_function, "{} sequences, a recorder takes one", batch.sequences());
 }
 
 }  // namespace
@@ -53,10 +53,10 @@ void check_recorder(const Batch& batch) {
 namespace models {
 
 void check_ids(std::string_view name, std::span<const std::int64_t> ids, std::int64_t vocabulary) {
-  if (ids.empty()) fail(ErrorCode::bad_value, function, "there are no {}, expected at least one", name);
+  if (ids.empty()) fail(ErrorCode::bad_value, forward_function, "there are no {}, expected at least one", name);
   for (std::size_t n = 0; n < ids.size(); ++n) {
     if (ids[n] < 0 || ids[n] >= vocabulary)
-      fail(ErrorCode::bad_value, function, "{}[{}] is {}, expected 0 to {}", name, n, ids[n], vocabulary - 1);
+      fail(ErrorCode::bad_value, forward_function, "{}[{}] is {}, expected 0 to {}", name, n, ids[n], vocabulary - 1);
   }
 }
 
@@ -65,23 +65,24 @@ std::vector<std::int64_t> checked_starts(std::string_view name, std::span<const 
   if (starts.empty()) return {0, count};
   const bool rises = std::ranges::adjacent_find(starts, std::greater_equal<>()) == starts.end();
   if (starts.size() < 2 || starts.front() != 0 || starts.back() != count || !rises)
-    fail(ErrorCode::bad_value, function, "{} must rise from 0 to the number of ids, {}", name, count);
+    fail(ErrorCode::bad_value, forward_function, "{} must rise from 0 to the number of ids, {}", name, count);
   return {starts.begin(), starts.end()};
 }
 
 Batch batch_of(std::span<const std::int64_t> ids, const ModelCall& call, const ModelInfo& info) {
   check_ids("ids", ids, info.vocabulary);
   if (!call.decoder_ids.empty())
-    fail(ErrorCode::bad_value, function, "decoder_ids are of encoder-decoders, the model is of type {}", info.type);
+    fail(ErrorCode::bad_value, forward_function, "decoder_ids are of encoder-decoders, the model is of type {}",
+         info.type);
   Batch batch{.ids = ids,
               .starts = checked_starts("starts", call.starts, std::ssize(ids)),
               .positions = {},
               .types = call.types,
               .recorder = call.recorder};
   if (!call.types.empty() && call.types.size() != ids.size())
-    fail(ErrorCode::bad_value, function, "{} types for {} ids", call.types.size(), ids.size());
+    fail(ErrorCode::bad_value, forward_function, "{} types for {} ids", call.types.size(), ids.size());
   if (!call.types.empty() && info.decoder())
-    fail(ErrorCode::bad_value, function, "types are BERT's, the model is of type {}", info.type);
+    fail(ErrorCode::bad_value, forward_function, "types are BERT's, the model is of type {}", info.type);
   check_recorder(batch);
   if (!call.caches.empty()) check_caches(call, batch, info);
   place(batch, call.caches, info);
@@ -90,7 +91,8 @@ Batch batch_of(std::span<const std::int64_t> ids, const ModelCall& call, const M
 
 Batch encoder_batch_of(std::span<const std::int64_t> ids, const ModelCall& call, const ModelInfo& info) {
   check_ids("ids", ids, info.encoder_vocabulary);
-  if (!call.types.empty()) fail(ErrorCode::bad_value, function, "types are BERT's, the model is of type {}", info.type);
+  if (!call.types.empty())
+    fail(ErrorCode::bad_value, forward_function, "types are BERT's, the model is of type {}", info.type);
   Batch batch{.ids = ids,
               .starts = checked_starts("starts", call.starts, std::ssize(ids)),
               .positions = {},
@@ -127,8 +129,9 @@ class CallCaches {
     for (ModelCache* cache : caches) {
       const auto layers = std::ssize(ModelAccess::layers(*cache)), cross = std::ssize(ModelAccess::cross(*cache));
       if (layers != info.layers || cross != (info.encoder_decoder() ? layers : 0))
-        fail(ErrorCode::bad_value, function, "a cache of {} layers, {} of an encoder's text, expected {} and {}",
-             layers, cross, info.layers, info.encoder_decoder() ? info.layers : 0);
+        fail(ErrorCode::bad_value, forward_function,
+             "a cache of {} layers, {} of an encoder's text, expected {} and {}", layers, cross, info.layers,
+             info.encoder_decoder() ? info.layers : 0);
       lengths_.push_back(cache->length());
       encoder_lengths_.push_back(cache->encoder_length());
     }
@@ -145,8 +148,8 @@ class CallCaches {
   bool have_read() const {
     const auto count = std::ranges::count_if(encoder_lengths_, [](std::int64_t length) { return length > 0; });
     if (count != 0 && count != std::ssize(caches_))
-      fail(ErrorCode::bad_value, function, "{} of {} caches have an encoder's text, expected all or none", count,
-           caches_.size());
+      fail(ErrorCode::bad_value, forward_function, "{} of {} caches have an encoder's text, expected all or none",
+           count, caches_.size());
     return count > 0;
   }
 
@@ -210,7 +213,7 @@ void check_edits(std::span<const Edit> edits, bool encodes, bool decodes) {
   for (const Edit& edit : edits) {
     const bool encoder = models::is_of_encoder(edit.at);
     if (encoder ? encodes : decodes) continue;
-    fail(ErrorCode::bad_value, function, "an edit at {}, and the call does not run the {}", name_of(edit.at),
+    fail(ErrorCode::bad_value, forward_function, "an edit at {}, and the call does not run the {}", name_of(edit.at),
          encoder ? "encoder: the cache has its text" : "decoder: there are no decoder_ids");
   }
 }
@@ -221,17 +224,17 @@ Tensor forward_both(const Of& family, std::span<const std::int64_t> ids, const M
   CallCaches caches(call.caches, info);
   const bool encodes = !caches.have_read(), decodes = !call.decoder_ids.empty();
   if (!encodes && !ids.empty())
-    fail(ErrorCode::bad_value, function, "there are {} ids, and the caches have the encoder's text: expected none",
-         ids.size());
+    fail(ErrorCode::bad_value, forward_function,
+         "there are {} ids, and the caches have the encoder's text: expected none", ids.size());
   if (!decodes && !call.caches.empty())
-    fail(ErrorCode::bad_value, function, "there are no decoder_ids, whose keys and values a cache keeps");
+    fail(ErrorCode::bad_value, forward_function, "there are no decoder_ids, whose keys and values a cache keeps");
   check_edits(call.edits, encodes, decodes);
   Batch encoder, decoder;
   models::Memory memory;
   if (encodes) encoder = models::encoder_batch_of(ids, call, info);
   if (decodes) decoder = models::decoder_batch_of(call, info);
   if (encodes && decodes && encoder.sequences() != decoder.sequences())
-    fail(ErrorCode::bad_value, function, "{} sequences of decoder_ids, expected {}, as many as of ids",
+    fail(ErrorCode::bad_value, forward_function, "{} sequences of decoder_ids, expected {}, as many as of ids",
          decoder.sequences(), encoder.sequences());
   if (encodes) {
     memory = {models::run(family.encoder(), info.encoder_layers, encoder, call, info, watcher), encoder.starts};
@@ -253,7 +256,7 @@ Tensor ModelAccess::text_states(const Model& model, std::span<const std::int64_t
   const Model::Parts& parts = *model.parts_;
   if (!parts.info.encoder_decoder() || !parts.head || ids.empty()) return forward(model, ids, call, nullptr);
   if (!call.decoder_ids.empty())
-    fail(ErrorCode::bad_value, function, "{} decoder_ids were given, which a task's head makes of ids",
+    fail(ErrorCode::bad_value, forward_function, "{} decoder_ids were given, which a task's head makes of ids",
          call.decoder_ids.size());
   const std::vector<std::int64_t> starts = models::checked_starts("starts", call.starts, std::ssize(ids));
   const std::vector<std::int64_t> decoder_ids = parts.head->decoder_ids(ids, starts);

@@ -8,7 +8,7 @@ namespace attend::inline v0 {
 
 namespace {
 
-constexpr const char* function = "Model";
+constexpr const char* generate_function = "Model";
 
 using Ids = std::vector<std::int64_t>;
 
@@ -19,19 +19,23 @@ constexpr std::int64_t pass_tokens = 1024;
 
 // What a call of several prompts does not take.
 void check_for_several(const GenerateOptions& options) {
-  if (options.recorder) fail(ErrorCode::bad_value, function, "a recorder is of one prompt, and there are several");
-  if (options.observe) fail(ErrorCode::bad_value, function, "an observer is of one prompt, and there are several");
+  if (options.recorder)
+    fail(ErrorCode::bad_value, generate_function, "a recorder is of one prompt, and there are several");
+  if (options.observe)
+    fail(ErrorCode::bad_value, generate_function, "an observer is of one prompt, and there are several");
   if (options.on_token)
-    fail(ErrorCode::bad_value, function, "on_token is of one prompt, and there are several: on_token_of is told which");
+    fail(ErrorCode::bad_value, generate_function,
+         "on_token is of one prompt, and there are several: on_token_of is told which");
   for (const Edit& edit : options.edits)
-    if (edit.rows) fail(ErrorCode::bad_value, function, "an edit of rows is of one prompt, and there are several");
+    if (edit.rows)
+      fail(ErrorCode::bad_value, generate_function, "an edit of rows is of one prompt, and there are several");
 }
 
 // As the call of it alone would, whose message names no prompt.
 void check_prompt(const std::string& name, std::span<const std::int64_t> ids, const ModelInfo& info) {
   models::check_ids(name, ids, info.encoder_decoder() ? info.encoder_vocabulary : info.vocabulary);
   if (std::ssize(ids) > info.longest)
-    fail(ErrorCode::bad_value, function, "{} has {} tokens, the model takes at most {}", name, ids.size(),
+    fail(ErrorCode::bad_value, generate_function, "{} has {} tokens, the model takes at most {}", name, ids.size(),
          info.longest);
 }
 

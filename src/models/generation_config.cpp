@@ -19,7 +19,7 @@ using nlohmann::json;
 // beams, which num_beams and num_beam_groups name, or for drafts, which need another model; how the same numbers are
 // computed and what is returned beside them; where the file is from. "drawn": while do_sample is true. What is neither
 // here nor read below is not followed. tests/pytorch/test_generation_config.py holds this against generate().
-constexpr std::string_view table_text = R"json({
+constexpr std::string_view keys_text = R"json({
 "free": ["max_length", "max_new_tokens", "early_stopping", "length_penalty", "diversity_penalty", "low_memory",
   "num_assistant_tokens", "num_assistant_tokens_schedule", "assistant_confidence_threshold", "assistant_lookbehind",
   "target_lookbehind", "assistant_ensemble_weight", "speculation_type", "max_matching_ngram_size", "use_cache",
@@ -39,15 +39,15 @@ constexpr std::string_view table_text = R"json({
   "cache_implementation": ["dynamic", "static", "hybrid", "sliding_window"]}
 })json";
 
-const json& table() {
-  static const json parsed = json::parse(table_text);
+const json& keys() {
+  static const json parsed = json::parse(keys_text);
   return parsed;
 }
 
 bool changes_nothing(const std::string& key, const json& value, const json& all) {
   const auto is_among = [&](const json& list, const json& what) { return std::ranges::find(list, what) != list.end(); };
-  if (value.is_null() || is_among(table().at("free"), key)) return true;
-  const json &values = table().at("values"), &drawn = table().at("drawn");
+  if (value.is_null() || is_among(keys().at("free"), key)) return true;
+  const json &values = keys().at("values"), &drawn = keys().at("drawn");
   if (values.contains(key)) return is_among(values.at(key), value);
   if (!drawn.contains(key)) return false;
   return is_among(drawn.at(key), value) || changes_nothing("do_sample", all.value("do_sample", json()), all);
@@ -104,7 +104,7 @@ constexpr Followed followed[] = {
 
 // What config.json has of it, which Transformers reads as its generation_config.json where there is none: its own keys.
 bool is_of_generation(const std::string& key) {
-  return table().at("values").contains(key) || table().at("drawn").contains(key);
+  return keys().at("values").contains(key) || keys().at("drawn").contains(key);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace attend::inline v0::models {
 
 namespace {
 
-constexpr const char* function = "Model";
+constexpr const char* growing_function = "Model";
 
 using Ids = std::vector<std::int64_t>;
 
@@ -39,7 +39,7 @@ Tensor last_rows(const Tensor& hidden, const Ids& starts) {
 std::vector<std::int64_t> first_decoder_ids(const ModelInfo& info) {
   if (!info.encoder_decoder()) return {};
   if (info.start >= 0 && info.start < info.vocabulary) return {info.start};
-  fail(ErrorCode::bad_value, function,
+  fail(ErrorCode::bad_value, growing_function,
        "generate() needs a decoder_start_token_id from 0 to {}, and config.json says {}", info.vocabulary - 1,
        info.start < 0 ? "none" : std::to_string(info.start));
 }
@@ -53,7 +53,7 @@ Writer::Writer(const Model& model, const GenerateOptions& options)
   });
   for (const Edit& edit : lasting_)
     if (edit.set != Edit::Set::zero && edit.values.rank() > 1 && edit.values.size(0) > 1)
-      fail(ErrorCode::bad_value, function,
+      fail(ErrorCode::bad_value, growing_function,
            "an edit at {} without rows is of every token, and has {} rows of values: expected one, or rows of the "
            "prompt",
            name_of(edit.at), edit.values.size(0));
@@ -128,8 +128,8 @@ bool Writer::write(Growing& text, std::int64_t token) const {
 
 void Writer::read_again(Growing& text) const {
   if (options_.recorder)
-    fail(ErrorCode::bad_value, function, "a recorder can't follow a text beyond {} tokens: all is computed again there",
-         again_);
+    fail(ErrorCode::bad_value, growing_function,
+         "a recorder can't follow a text beyond {} tokens: all is computed again there", again_);
   text.cache.truncate(0);
 }
 

@@ -9,7 +9,7 @@ namespace attend::inline v0::models {
 
 namespace {
 
-constexpr const char* function = "Model";
+constexpr const char* knockouts_function = "Model";
 
 // So many rows' masks stand at once, of all heads alike or of each.
 constexpr std::int64_t rows_alike = 512, rows_by_head = 64;
@@ -19,7 +19,7 @@ std::vector<std::int64_t> places(std::string_view name, const std::vector<std::i
   std::vector<std::int64_t> found;
   found.reserve(given.size());
   for (const std::int64_t each : given)
-    found.push_back(from_end(function, fmt::format("a knockout of {}", name), each, count));
+    found.push_back(from_end(knockouts_function, fmt::format("a knockout of {}", name), each, count));
   std::ranges::sort(found);
   found.erase(std::ranges::unique(found).begin(), found.end());
   return found;
@@ -36,18 +36,20 @@ Knockouts::Knockouts(std::span<const Knockout> knockouts, const Batch& batch, co
   for (Knockout& each : all_) {
     const bool encoder = each.attention == AttentionKind::encoder;
     if (each.attention != AttentionKind::self && !info.encoder_decoder())
-      fail(ErrorCode::bad_value, function, "a knockout of {} attention; the model is of type {}",
+      fail(ErrorCode::bad_value, knockouts_function, "a knockout of {} attention; the model is of type {}",
            encoder ? "an encoder's" : "cross-", info.type);
     if (each.layer)
-      each.layer = from_end(function, "a knockout in layer", *each.layer, encoder ? info.encoder_layers : info.layers);
+      each.layer =
+          from_end(knockouts_function, "a knockout in layer", *each.layer, encoder ? info.encoder_layers : info.layers);
     if (each.head)
-      each.head = from_end(function, "a knockout of head", *each.head, encoder ? info.encoder_heads : info.heads);
+      each.head =
+          from_end(knockouts_function, "a knockout of head", *each.head, encoder ? info.encoder_heads : info.heads);
   }
   std::erase_if(all_, [&](const Knockout& each) {
     return (each.attention == AttentionKind::encoder) != (batch.stack == Stack::encoder);
   });
   if (!all_.empty() && batch.recorder)
-    fail(ErrorCode::bad_value, function,
+    fail(ErrorCode::bad_value, knockouts_function,
          "knockouts can't be recorded: a recording makes weights again from q and k, which know of none");
 }
 

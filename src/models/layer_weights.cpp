@@ -14,7 +14,7 @@ namespace {
 using models::HeadRows;
 using models::LayerParts;
 
-constexpr const char* function = "Model.weights";
+constexpr const char* layer_weights_function = "Model.weights";
 
 using Weights = std::map<std::string, Tensor>;
 
@@ -81,9 +81,9 @@ std::vector<std::int64_t> all_ids(std::int64_t vocabulary) {
 std::map<std::string, Tensor> Model::weights(std::int64_t layer, bool encoder) const {
   const ModelInfo& info = parts_->info;
   if (encoder && !info.encoder_decoder())
-    fail(ErrorCode::bad_value, function, "an encoder's layer; the model is of type {}", info.type);
-  const auto n =
-      static_cast<std::size_t>(from_end(function, "layer", layer, encoder ? info.encoder_layers : info.layers));
+    fail(ErrorCode::bad_value, layer_weights_function, "an encoder's layer; the model is of type {}", info.type);
+  const auto n = static_cast<std::size_t>(
+      from_end(layer_weights_function, "layer", layer, encoder ? info.encoder_layers : info.layers));
   const LayerParts parts = models::parts_of_layer(*parts_, n, encoder);
   const Sizes sizes = encoder ? Sizes{info.encoder_heads, info.encoder_heads, info.encoder_head_size}
                               : Sizes{info.heads, info.kv_heads, info.head_size};

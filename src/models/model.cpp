@@ -23,7 +23,7 @@ const ModelInfo& Model::info() const {
 
 namespace {
 
-constexpr const char* function = "Model";
+constexpr const char* model_function = "Model";
 
 }  // namespace
 
@@ -38,7 +38,7 @@ void check_decoder(const ModelInfo& info, std::string_view asked, std::string_vi
 void check_finite(const Tensor& hidden) {
   const float* values = hidden.data<float>();
   if (std::all_of(values, values + hidden.count(), [](float value) { return std::isfinite(value); })) return;
-  fail(ErrorCode::bad_value, function, "the hidden states have NaN or infinity: do the weights?");
+  fail(ErrorCode::bad_value, model_function, "the hidden states have NaN or infinity: do the weights?");
 }
 
 std::vector<double> mean_direction(const Tensor& hidden, std::int64_t begin, std::int64_t end) {
@@ -70,7 +70,7 @@ const Output& output_of(const Model::Parts& parts, std::string_view asked) {
 
 Tensor Model::forward(std::span<const std::int64_t> ids, const ModelCall& call) const {
   if (info().encoder_decoder() && call.decoder_ids.empty())
-    fail(ErrorCode::bad_value, function,
+    fail(ErrorCode::bad_value, model_function,
          "there are no decoder_ids: forward() of an encoder-decoder gives the states of its decoder's text, which "
          "begins with info().start; encoder_states() gives its encoder's");
   return ModelAccess::forward(*this, ids, call, nullptr);
@@ -78,10 +78,10 @@ Tensor Model::forward(std::span<const std::int64_t> ids, const ModelCall& call) 
 
 Tensor Model::encoder_states(std::span<const std::int64_t> ids, const ModelCall& call) const {
   if (!info().encoder_decoder())
-    fail(ErrorCode::bad_value, function, "encoder_states() are an encoder-decoder's, the model is of type {}: {}",
+    fail(ErrorCode::bad_value, model_function, "encoder_states() are an encoder-decoder's, the model is of type {}: {}",
          info().type, "expected forward()");
   if (!call.decoder_ids.empty() || !call.caches.empty())
-    fail(ErrorCode::bad_value, function, "encoder_states() take no decoder_ids and caches: forward() does");
+    fail(ErrorCode::bad_value, model_function, "encoder_states() take no decoder_ids and caches: forward() does");
   return ModelAccess::forward(*this, ids, call, nullptr);
 }
 
@@ -93,7 +93,7 @@ ModelCache Model::cache(std::optional<DType> dtype) const {
   const ModelInfo& info = parts_->info;
   models::check_decoder(info, "Model.cache");
   if (dtype && *dtype != info.dtype && *dtype != DType::i8)
-    fail(ErrorCode::bad_dtype, function, "a cache in {}, expected {} or i8", *dtype, info.dtype);
+    fail(ErrorCode::bad_dtype, model_function, "a cache in {}, expected {} or i8", *dtype, info.dtype);
   ModelCache cache;
   const KvCache empty(1, info.kv_heads, info.head_size, info.head_size, dtype.value_or(info.dtype));
   cache.layers_.assign(static_cast<std::size_t>(info.layers), empty);

@@ -22,7 +22,7 @@ using models::Loading;
 
 namespace {
 
-constexpr const char* function = "Model.load";
+constexpr const char* model_file_function = "Model.load";
 
 using models::Family;
 using models::ModelType;
@@ -35,8 +35,8 @@ struct Opened {
 
 Opened open(const std::filesystem::path& path) {
   if (!models::is_gguf_file(path))
-    return {read_json(function, path / "config.json"), models::Weights::open(function, path)};
-  models::Gguf file = models::read_gguf(function, path);
+    return {read_json(model_file_function, path / "config.json"), models::Weights::open(model_file_function, path)};
+  models::Gguf file = models::read_gguf(model_file_function, path);
   return {{file.weights.place(), std::move(file.config)}, std::move(file.weights), std::move(file.file)};
 }
 
@@ -73,7 +73,7 @@ class Reader {
       case ModelFamily::static_table:  // of which no config.json speaks as one of a type
         break;
     }
-    fail(ErrorCode::bad_value, function, "there is no model family {}", static_cast<int>(family));
+    fail(ErrorCode::bad_value, model_file_function, "there is no model family {}", static_cast<int>(family));
   }
   std::optional<models::TaskHead>& head() { return head_; }
 
@@ -111,7 +111,7 @@ void read_generation(const std::filesystem::path& folder, const Member& config, 
   const std::filesystem::path path = folder / "generation_config.json";
   if (!info.decoder()) return;
   if (!is_there(path)) return models::read_generation(config, true, info);
-  models::read_generation(read_json(function, path).object(), false, info);
+  models::read_generation(read_json(model_file_function, path).object(), false, info);
 }
 
 // Numbers of a last hidden state: the stream's, but of OPT-350m.
@@ -243,7 +243,7 @@ void read_texts(const std::filesystem::path& path, const Member& config, bool of
 bool read_logit_score(const std::filesystem::path& path, Model::Parts& parts) {
   const std::optional<models::LogitScore> score = models::read_logit_score(path, parts.info.vocabulary);
   if (!score) return false;
-  parts.head = models::head_of(*score, models::output_of(parts, function));
+  parts.head = models::head_of(*score, models::output_of(parts, model_file_function));
   parts.info.task = ModelTask::classify, parts.info.head = "LogitScore", parts.info.labels = {"LABEL_0"};
   return true;
 }
@@ -291,11 +291,11 @@ std::shared_ptr<Model::Parts> load_static(const std::filesystem::path& path, con
 
 Model Model::load(const std::filesystem::path& name, const ModelOptions& options) {
   if (options.dtype && options.dtype != DType::f32 && options.dtype != DType::bf16)
-    fail(ErrorCode::bad_dtype, function, "dtype is {}, expected f32 or bf16", *options.dtype);
-  const std::filesystem::path path = models::find(function, name);
+    fail(ErrorCode::bad_dtype, model_file_function, "dtype is {}, expected f32 or bf16", *options.dtype);
+  const std::filesystem::path path = models::find(model_file_function, name);
   const std::filesystem::path inside = models::is_gguf_file(path) ? path : models::transformer_folder(path);
   if (!models::is_gguf_file(path))
-    if (auto table = models::open_static(function, path, inside))
+    if (auto table = models::open_static(model_file_function, path, inside))
       return Model(load_static(path, inside, *table, options.dtype));
   Opened file = open(inside);
   const Member written = file.config.root();

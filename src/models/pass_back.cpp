@@ -12,7 +12,7 @@ namespace attend::inline v0::models {
 
 namespace {
 
-constexpr const char* function = "gradient";
+constexpr const char* pass_back_function = "gradient";
 
 // Bytes that a layer's gradients need, for each token.
 std::int64_t bytes_of_layer(const LayerParts& parts, std::int64_t kv_columns, DType dtype) {
@@ -118,7 +118,7 @@ class StackBack {
     if (std::ranges::find(of_stream, place) == std::end(of_stream)) return;
     const float* values = d.data<float>();
     if (std::all_of(values, values + d.count(), [](float value) { return std::isfinite(value); })) return;
-    fail(ErrorCode::bad_value, function, "the gradients at {} have NaN or infinity", name_of(place));
+    fail(ErrorCode::bad_value, pass_back_function, "the gradients at {} have NaN or infinity", name_of(place));
   }
 
   const Layers& layers_;
@@ -152,7 +152,7 @@ void back_of_both(const Of& family, std::span<const std::int64_t> ids, const Mod
   }
   Batch decoder_batch = decoder_batch_of(call, info);
   if (batch.sequences() != decoder_batch.sequences())
-    fail(ErrorCode::bad_value, function, "{} sequences of decoder_ids, expected {}, as many as of ids",
+    fail(ErrorCode::bad_value, pass_back_function, "{} sequences of decoder_ids, expected {}, as many as of ids",
          decoder_batch.sequences(), batch.sequences());
   const Memory memory{encoder.forward(back.memory / 2), batch.starts};
   decoder_batch.memory = &memory;
@@ -165,9 +165,10 @@ void back_of_both(const Of& family, std::span<const std::int64_t> ids, const Mod
 }
 
 void check_call(const ModelCall& call) {
-  if (!call.caches.empty()) fail(ErrorCode::bad_value, function, "a pass back is of a whole text, and takes no caches");
-  if (!call.knockouts.empty()) fail(ErrorCode::bad_value, function, "a pass back takes no knockouts");
-  if (call.recorder) fail(ErrorCode::bad_value, function, "a pass back takes no recorder");
+  if (!call.caches.empty())
+    fail(ErrorCode::bad_value, pass_back_function, "a pass back is of a whole text, and takes no caches");
+  if (!call.knockouts.empty()) fail(ErrorCode::bad_value, pass_back_function, "a pass back takes no knockouts");
+  if (call.recorder) fail(ErrorCode::bad_value, pass_back_function, "a pass back takes no recorder");
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ using nlohmann::json;
 // Of each such configuration: "names" of keys as Transformers has them, "only" the values that are no different from
 // what is computed here, and "needed" the keys without which that code has values that are not looked up here.
 // tests/pytorch/test_published_configs.py holds what comes of them against Transformers and against their formulas.
-constexpr std::string_view table_text = R"json({
+constexpr std::string_view configs_text = R"json({
 "nomic_bert": {
   "names": {"n_embd": "hidden_size", "n_layer": "num_hidden_layers", "n_head": "num_attention_heads",
     "n_inner": "intermediate_size", "n_positions": "max_position_embeddings", "layer_norm_epsilon": "layer_norm_eps",
@@ -40,7 +40,7 @@ constexpr std::string_view table_text = R"json({
 })json";
 
 const json& row_of(const char* name) {
-  static const json table = json::parse(table_text);
+  static const json table = json::parse(configs_text);
   return table[name];
 }
 

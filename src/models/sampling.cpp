@@ -11,7 +11,7 @@ namespace attend::inline v0::models {
 
 namespace {
 
-constexpr const char* function = "Model.generate";
+constexpr const char* sampling_function = "Model.generate";
 
 // Ids, the likeliest first, sorted as far as they are asked for: of a vocabulary few are.
 class Ranking {
@@ -48,12 +48,12 @@ float largest_of(std::span<const float> logits) {
   float largest = -infinity;
   for (std::size_t n = 0; n < logits.size(); ++n) {
     if (!(logits[n] < infinity)) {
-      fail(ErrorCode::bad_value, function, "the logit of token {} is {}: have the weights NaN or infinity?", n,
+      fail(ErrorCode::bad_value, sampling_function, "the logit of token {} is {}: have the weights NaN or infinity?", n,
            logits[n]);
     }
     largest = std::max(largest, logits[n]);
   }
-  if (largest == -infinity) fail(ErrorCode::bad_value, function, "no token may come: every logit is -inf");
+  if (largest == -infinity) fail(ErrorCode::bad_value, sampling_function, "no token may come: every logit is -inf");
   return largest;
 }
 
@@ -61,12 +61,13 @@ float largest_of(std::span<const float> logits) {
 
 void check_sampling(const GenerateOptions& options) {
   if (options.max_new_tokens < 0)
-    fail(ErrorCode::bad_value, function, "max_new_tokens is {}, expected at least 0", options.max_new_tokens);
+    fail(ErrorCode::bad_value, sampling_function, "max_new_tokens is {}, expected at least 0", options.max_new_tokens);
   if (!(options.temperature >= 0) || !std::isfinite(options.temperature))
-    fail(ErrorCode::bad_value, function, "temperature is {}, expected a number from 0", options.temperature);
-  if (options.top_k < 0) fail(ErrorCode::bad_value, function, "top_k is {}, expected at least 0", options.top_k);
+    fail(ErrorCode::bad_value, sampling_function, "temperature is {}, expected a number from 0", options.temperature);
+  if (options.top_k < 0)
+    fail(ErrorCode::bad_value, sampling_function, "top_k is {}, expected at least 0", options.top_k);
   if (!(options.top_p > 0 && options.top_p <= 1))
-    fail(ErrorCode::bad_value, function, "top_p is {}, expected a number above 0, at most 1", options.top_p);
+    fail(ErrorCode::bad_value, sampling_function, "top_p is {}, expected a number above 0, at most 1", options.top_p);
 }
 
 Sampler::Sampler(const GenerateOptions& options, std::uint64_t seed)

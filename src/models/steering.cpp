@@ -16,12 +16,12 @@ namespace attend::inline v0 {
 
 namespace {
 
-constexpr const char* function = "Steering";
+constexpr const char* steering_function = "Steering";
 constexpr const char* architecture = "controlvector";
 constexpr std::string_view tensor_name = "direction.";
 
 // Tokens of a pass, unless one text alone has more.
-constexpr std::int64_t pass_tokens = 1024;
+constexpr std::int64_t steering_tokens = 1024;
 
 // Of each layer, a text's last row: [E] each.
 using Streams = std::vector<std::vector<float>>;
@@ -31,15 +31,16 @@ struct Layers {
 };
 
 Layers layers_of(const SteeringOptions& options, const ModelInfo& info) {
-  if (info.layers < 2) fail(ErrorCode::bad_value, function, "a model of {} layers, expected two or more", info.layers);
+  if (info.layers < 2)
+    fail(ErrorCode::bad_value, steering_function, "a model of {} layers, expected two or more", info.layers);
   const auto place = [&](std::string_view name, std::int64_t layer) {
-    const std::int64_t found = from_end(function, fmt::format("{} layer", name), layer, info.layers);
-    if (found < 1) fail(ErrorCode::bad_value, function, "{} layer 0, expected 1 or more", name);
+    const std::int64_t found = from_end(steering_function, fmt::format("{} layer", name), layer, info.layers);
+    if (found < 1) fail(ErrorCode::bad_value, steering_function, "{} layer 0, expected 1 or more", name);
     return found;
   };
   const Layers layers{place("first", options.first), place("last", options.last)};
   if (layers.first > layers.last)
-    fail(ErrorCode::bad_value, function, "layers from {} to {}", layers.first, layers.last);
+    fail(ErrorCode::bad_value, steering_function, "layers from {} to {}", layers.first, layers.last);
   return layers;
 }
 
@@ -121,7 +122,8 @@ std::optional<std::int64_t> layer_of(std::string_view name) {
 }  // namespace
 
 Steering Steering::scaled(double scale) const {
-  if (!std::isfinite(scale)) fail(ErrorCode::bad_value, function, "scale is {}, expected a finite number", scale);
+  if (!std::isfinite(scale))
+    fail(ErrorCode::bad_value, steering_function, "scale is {}, expected a finite number", scale);
   Steering out{.directions = {}, .model = model};
   for (const auto& [layer, direction] : directions) {
     Tensor to(direction.shape());
@@ -141,7 +143,7 @@ std::vector<Edit> Steering::edits() const {
 }
 
 void Steering::save(const std::filesystem::path& path) const {
-  if (directions.empty()) fail(ErrorCode::bad_value, function, "there are no directions");
+  if (directions.empty()) fail(ErrorCode::bad_value, steering_function, "there are no directions");
   models::GgufValues values;
   values.add_text("general.architecture", architecture);
   values.add_text("controlvector.model_hint", model);
@@ -150,11 +152,11 @@ void Steering::save(const std::filesystem::path& path) const {
   tensors.reserve(directions.size());
   for (const auto& [layer, direction] : directions)
     tensors.push_back({fmt::format("{}{}", tensor_name, layer), direction.view(), models::GgufType::f32});
-  models::write_gguf(function, path, values, tensors);
+  models::write_gguf(steering_function, path, values, tensors);
 }
 
 Steering Steering::load(const std::filesystem::path& path) {
-  const models::GgufFile file(function, path);
+  const models::GgufFile file(steering_function, path);
   const std::string found = file.has("general.architecture") ? file.text("general.architecture") : "none";
   if (found != architecture)
     file.refuse("general.architecture", fmt::format("is '{}', expected '{}'", found, architecture));
@@ -177,19 +179,20 @@ Steering Steering::load(const std::filesystem::path& path) {
 
 Steering make_steering(const Model& model, std::span<const TextPair> pairs, const SteeringOptions& options) {
   const ModelInfo& info = model.info();
-  models::check_decoder(info, function);
+  models::check_decoder(info, steering_function);
   if (info.encoder_decoder())
-    fail(ErrorCode::bad_value, function, "expected a decoder alone, the model is of type {}", info.type);
-  if (pairs.empty()) fail(ErrorCode::bad_value, function, "there are no pairs of texts");
+    fail(ErrorCode::bad_value, steering_function, "expected a decoder alone, the model is of type {}", info.type);
+  if (pairs.empty()) fail(ErrorCode::bad_value, steering_function, "there are no pairs of texts");
   const Layers layers = layers_of(options, info);
   std::vector<Differences> differences(static_cast<std::size_t>(layers.last - layers.first + 1));
   for (std::size_t n = 0; n < pairs.size();) {
     std::vector<std::vector<std::int64_t>> texts;
     std::int64_t tokens = 0;
-    for (; n < pairs.size() && (tokens == 0 || tokens < pass_tokens); ++n)
+    for (; n < pairs.size() && (tokens == 0 || tokens < steering_tokens); ++n)
       for (const std::string& text : {pairs[n].first, pairs[n].second}) {
         texts.push_back(models::encoded(model.tokenizer(), text, info).ids);
-        if (texts.back().empty()) fail(ErrorCode::bad_value, function, "pair {} has a text without tokens", n + 1);
+        if (texts.back().empty())
+          fail(ErrorCode::bad_value, steering_function, "pair {} has a text without tokens", n + 1);
         tokens += std::ssize(texts.back());
       }
     const std::vector<Streams> streams = last_streams(model, texts, layers);

@@ -18,7 +18,7 @@ namespace {
 // Of texts that are in memory as ids at once.
 constexpr std::size_t most_bytes = 1 << 18, most_texts = 4096;
 // Of one pass: its numbers fit a core's cache, and its products are as fast as those of more.
-constexpr std::int64_t pass_tokens = 256;
+constexpr std::int64_t most_pass_tokens = 256;
 
 // How many of its own tokens each text of a pair keeps, of which there are `own`.
 std::array<std::int64_t, 2> kept_of(std::array<std::int64_t, 2> own, std::int64_t most) {
@@ -77,7 +77,7 @@ class Window {
                              [&](std::size_t n) { return std::pair(length(n), texts_[n].unseen); });
     std::int64_t all = 0;
     for (const std::size_t n : order) all += length(n);
-    const std::int64_t most = std::clamp(all / threads, pass_tokens / 4, pass_tokens);
+    const std::int64_t most = std::clamp(all / threads, most_pass_tokens / 4, most_pass_tokens);
     std::vector<std::vector<std::size_t>> packed;
     std::int64_t tokens = most;
     for (const std::size_t n : order) {

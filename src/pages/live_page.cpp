@@ -24,10 +24,10 @@ namespace {
 using nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-constexpr const char* function = "live_page";
+constexpr const char* live_page_function = "live_page";
 
 [[noreturn]] void fail_too_large(const std::string& what, std::int64_t bytes, std::int64_t budget) {
-  fail(ErrorCode::bad_value, function,
+  fail(ErrorCode::bad_value, live_page_function,
        "{} takes {}, and the page may take {}: a model of fewer weights, or one in Q4_0, as "
        "`attend quantize --type q4_0` makes it, takes less",
        what, megabytes(bytes), megabytes(budget));
@@ -36,17 +36,17 @@ constexpr const char* function = "live_page";
 // In a file without a name, which is gone with the process, however that ends.
 std::string quantized(const fs::path& folder) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), &std::fclose);
-  if (!file) fail(ErrorCode::bad_file, function, "no temporary file: {}", std::strerror(errno));
+  if (!file) fail(ErrorCode::bad_file, live_page_function, "no temporary file: {}", std::strerror(errno));
   const fs::path path = fmt::format("/dev/fd/{}", fileno(file.get()));
   (void)quantize(folder, path, QuantizedType::q8_0);
-  const InputFile written(function, path);
+  const InputFile written(live_page_function, path);
   return written.read(0, written.size());
 }
 
 // The .gguf file that goes into the page.
 std::string file_of(const fs::path& path, std::int64_t budget) {
   if (models::is_gguf_file(path)) {
-    const InputFile file(function, path);
+    const InputFile file(live_page_function, path);
     if (const auto size = static_cast<std::int64_t>(file.size()); size > budget)
       fail_too_large("the file", size, budget);
     return file.read(0, file.size());
@@ -68,9 +68,9 @@ std::string name_of_file(const fs::path& path) {
 
 Page live_page(const fs::path& model, const Recording& text_recording, std::string_view text,
                const LivePageOptions& options, std::string_view explorer) {
-  if (explorer.empty()) fail(ErrorCode::bad_value, function, "{}", pages_note(explorer));
+  if (explorer.empty()) fail(ErrorCode::bad_value, live_page_function, "{}", pages_note(explorer));
   const auto checked = [](std::string_view of, const char* what) {
-    decode_utf8(of, {function, what});
+    decode_utf8(of, {live_page_function, what});
     return ordered_json(of);
   };
   const auto or_null = [&](const std::optional<std::string>& of, const char* what) {

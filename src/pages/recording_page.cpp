@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* function = "recording_page";
+constexpr const char* recording_page_function = "recording_page";
 
 // By what their heads' rows spread over, in the mean: the broadest first. Those that keep no q and k are not there.
 std::vector<std::int64_t> broadest_first(const Recording& recording) {
@@ -120,10 +120,10 @@ Packed pack(const Recording& recording, std::int64_t budget, bool strict,
       if (size <= budget) return packed;
     }
     if (strict && leaving.loses())
-      fail(ErrorCode::bad_value, function, "the page would take {}, and may take {}", megabytes(size),
+      fail(ErrorCode::bad_value, recording_page_function, "the page would take {}, and may take {}", megabytes(size),
            megabytes(budget));
     if (!leaving.step(static_cast<double>(size - budget) / of_qk))
-      fail(ErrorCode::bad_value, function,
+      fail(ErrorCode::bad_value, recording_page_function,
            "the page would take {} or more with all left out that can be, and may take {}: record fewer layers, or "
            "fewer of their heads",
            megabytes(size), megabytes(budget));
@@ -135,7 +135,7 @@ void check_head(const Recording& recording, const std::string& head) {
   for (const RecordedLayer& layer : recording.layers())
     for (const std::int64_t number : layer.heads)
       if (head_name(layer.name, number) == head) return;
-  fail(ErrorCode::bad_value, function, "the recording has no head '{}'", head);
+  fail(ErrorCode::bad_value, recording_page_function, "the recording has no head '{}'", head);
 }
 
 // "“the cat sat”, 12 layers, 144 heads. ..."
@@ -171,7 +171,7 @@ std::string pages_note() {
 std::string explorer_page(std::string_view explorer, std::string_view model, const std::string& shown,
                           const ordered_json& request, std::string_view file) {
   std::map<std::string_view, std::string> texts{
-      {"title", escape_markup(encode_utf8(one_line(model, {function, "model"}))) +
+      {"title", escape_markup(encode_utf8(one_line(model, {recording_page_function, "model"}))) +
                     (model.empty() ? "Attention, head by head" : " - attention, head by head")},
       {"static", shown}};
   if (explorer.empty()) {
@@ -184,7 +184,7 @@ std::string explorer_page(std::string_view explorer, std::string_view model, con
 }
 
 Page recording_page(const Recording& recording, const RecordingPageOptions& options, std::string_view explorer) {
-  if (recording.layers().empty()) fail(ErrorCode::bad_value, function, "the recording has no layers");
+  if (recording.layers().empty()) fail(ErrorCode::bad_value, recording_page_function, "the recording has no layers");
   for (std::int64_t n = 0; n < std::ssize(recording.layers()); ++n) check_item(recording, n, options.item);
   check_head(recording, options.head);
   Page page{.html = {}, .left_out = {}, .note = pages_note(explorer)};

@@ -9,7 +9,7 @@ namespace {
 
 constexpr double thickness = 12;
 constexpr double sign_height = 26;
-constexpr int steps = 100;
+constexpr int bar_steps = 100;
 
 void paint_sign(Sheet& sheet, const std::u32string& sign, double x, double y) {
   if (sign.empty()) return;
@@ -35,9 +35,9 @@ void ColourBar::paint_upright(Sheet& sheet, double x, double y, double height) c
   const Rect bar{x + 1, y + 1, thickness - 2, height - 2};
   sheet.frame(bar);
   // Each step reaches down to the bar's end and the next covers it, so that no seam shows between two.
-  for (int i = 0; i < steps; ++i) {
-    const double from = std::floor(bar.height * i / steps * 2) / 2;
-    out.marks.push_back({{bar.x, bar.y + from, bar.width, bar.height - from}, colour(1 - (i + 0.5) / steps)});
+  for (int i = 0; i < bar_steps; ++i) {
+    const double from = std::floor(bar.height * i / bar_steps * 2) / 2;
+    out.marks.push_back({{bar.x, bar.y + from, bar.width, bar.height - from}, colour(1 - (i + 0.5) / bar_steps)});
   }
   for (const Tick& tick : ticks) {
     const double at = bar.y + bar.height * (1 - scale.place(tick.value));
@@ -52,9 +52,9 @@ void ColourBar::paint_level(Sheet& sheet, double x, double y, double width) cons
   Layout& out = sheet.layout();
   const Rect bar{x + 1, y + 1, width - 2, thickness - 2};
   sheet.frame(bar);
-  for (int i = 0; i < steps; ++i) {
-    const double from = std::floor(bar.width * i / steps * 2) / 2;
-    out.marks.push_back({{bar.x + from, bar.y, bar.width - from, bar.height}, colour((i + 0.5) / steps)});
+  for (int i = 0; i < bar_steps; ++i) {
+    const double from = std::floor(bar.width * i / bar_steps * 2) / 2;
+    out.marks.push_back({{bar.x + from, bar.y, bar.width - from, bar.height}, colour((i + 0.5) / bar_steps)});
   }
   double free = x - 100;  // where the last tick's text ends
   for (const Tick& tick : ticks) {

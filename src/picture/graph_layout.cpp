@@ -15,9 +15,9 @@ namespace attend::inline v0 {
 namespace {
 
 constexpr double name_size = 12, box_height = 22, box_margin = 7, row_pitch = 50;
-constexpr double gap = 10;     // between what stands side by side
-constexpr double widest = 5;   // of a line
-constexpr double least = 0.8;  // likewise
+constexpr double item_gap = 10;    // between what stands side by side
+constexpr double widest_line = 5;  // of a line
+constexpr double least = 0.8;      // likewise
 constexpr int sweeps = 24;
 constexpr Colour box_colour{0xf6, 0xf8, 0xfa};
 constexpr Colour joining_colour{0x8c, 0x95, 0x9f};
@@ -30,7 +30,7 @@ struct Item {
 };
 
 // A line by the items that it leads through, from below.
-struct Line {
+struct GraphLine {
   std::vector<std::size_t> items;
   double value = 0;
   std::u32string text;
@@ -85,7 +85,7 @@ class GraphComposer {
     }
     for (const double value : graph.values) largest_ = std::max(largest_, std::abs(value));
     for (std::size_t n = 0; n < graph.values.size(); ++n) {
-      Line& line = lines_.emplace_back();
+      GraphLine& line = lines_.emplace_back();
       const auto from = static_cast<std::size_t>(graph.from[n]), to = static_cast<std::size_t>(graph.to[n]);
       line.value = graph.values[n];
       line.text = names_[from] + U" to " + names_[to] + U": " + ascii(short_number(line.value, 4));
@@ -104,8 +104,8 @@ class GraphComposer {
     rows_[row].push_back(items_.size() - 1);
     return items_.size() - 1;
   }
-  double width_of(const Line& line) const {
-    return largest_ == 0 ? least : std::max(least, widest * std::abs(line.value) / largest_);
+  double width_of(const GraphLine& line) const {
+    return largest_ == 0 ? least : std::max(least, widest_line * std::abs(line.value) / largest_);
   }
 
   // Each row by the means of where its neighbours stand, row after row, down and up (Sugiyama et al. 1981).
@@ -171,8 +171,8 @@ class GraphComposer {
       runs.push_back({i, 1, wanted(row[i]), items_[row[i]].width});
       while (runs.size() > 1) {
         Run &last = runs.back(), &before = runs[runs.size() - 2];
-        if (before.middle + before.width / 2 + gap <= last.middle - last.width / 2) break;
-        const double width = before.width + gap + last.width;
+        if (before.middle + before.width / 2 + item_gap <= last.middle - last.width / 2) break;
+        const double width = before.width + item_gap + last.width;
         // Where each run's own middle would have it.
         const double by_before = before.middle + (width - before.width) / 2,
                      by_last = last.middle - (width - last.width) / 2;
@@ -187,7 +187,7 @@ class GraphComposer {
       for (std::size_t i = run.first; i < run.first + run.count; ++i) {
         Item& item = items_[row[i]];
         item.x = x + item.width / 2;
-        x += item.width + gap;
+        x += item.width + item_gap;
       }
     }
   }
@@ -201,8 +201,8 @@ class GraphComposer {
     std::vector<std::size_t> row_of(items_.size());
     for (std::size_t row = 0; row < rows_.size(); ++row)
       for (const std::size_t item : rows_[row]) row_of[item] = row;
-    std::ranges::stable_sort(lines_, {}, [](const Line& line) { return std::abs(line.value); });
-    for (const Line& line : lines_)
+    std::ranges::stable_sort(lines_, {}, [](const GraphLine& line) { return std::abs(line.value); });
+    for (const GraphLine& line : lines_)
       for (std::size_t i = 1; i < line.items.size(); ++i) paint(line, line.items[i - 1], line.items[i], row_of);
     for (std::size_t n = 0; n < names_.size(); ++n) {
       const Item& item = items_[n];
@@ -216,7 +216,7 @@ class GraphComposer {
   }
 
   // Between the two rows the line crosses over; beside the boxes of a row it is upright.
-  void paint(const Line& line, std::size_t below, std::size_t above, const std::vector<std::size_t>& row_of) {
+  void paint(const GraphLine& line, std::size_t below, std::size_t above, const std::vector<std::size_t>& row_of) {
     const bool from_line = items_[below].node < 0;
     const double bottom = middle_of(row_of[below]) - box_height / 2, top = middle_of(row_of[above]) + box_height / 2;
     if (from_line) stroke(line, items_[below].x, bottom, items_[below].x, bottom + box_height);
@@ -224,7 +224,7 @@ class GraphComposer {
   }
 
   // y0 < y1
-  void stroke(const Line& line, double x0, double y0, double x1, double y1) {
+  void stroke(const GraphLine& line, double x0, double y0, double x1, double y1) {
     Stroke stroke{x0, y0, x1, y1, width_of(line), joining_colour, 0.85, line.text, true};
     if (line.value == 0) stroke.text = U"";
     if (line.value != 0) stroke.colour = diverging_colour(line.value > 0 ? 0.88 : 0.12);
@@ -242,7 +242,7 @@ class GraphComposer {
   std::vector<std::u32string> names_;
   std::vector<Item> items_;                     // the nodes first
   std::vector<std::vector<std::size_t>> rows_;  // items from left to right, the lowest row first
-  std::vector<Line> lines_;
+  std::vector<GraphLine> lines_;
   double largest_ = 0;
   Rect content_;
 };

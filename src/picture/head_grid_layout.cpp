@@ -13,7 +13,7 @@ namespace attend::inline v0 {
 
 namespace {
 
-constexpr double gap = 6;             // between thumbnails
+constexpr double thumbnail_gap = 6;   // between thumbnails
 constexpr double whole_width = 1200;  // CSS pixels for the thumbnails of a row
 constexpr int least_side = 24;        // pixels of a thumbnail's shorter side
 
@@ -88,8 +88,8 @@ class GridComposer {
     head_ = label_size + label_gap + (column_axis_.empty() ? 0 : label_size + label_gap);
     const auto across = static_cast<double>(columns_);
     const auto down = static_cast<double>(rows_);
-    width_ = across * (slot_width_ + gap) - gap;
-    height_ = down * (slot_height_ + gap) - gap;
+    width_ = across * (slot_width_ + thumbnail_gap) - thumbnail_gap;
+    height_ = down * (slot_height_ + thumbnail_gap) - thumbnail_gap;
     bar_height_ = std::clamp(height_, 100.0, 320.0);
     const std::u32string note = sentences({note_of(panels_), scale_note(bar_.scale)});
     content_ = sheet_.arrange(gutter_ + width_ + bar_gap + bar_.width(font_),
@@ -105,18 +105,19 @@ class GridComposer {
     const double left = content_.x + gutter_;
     const double top = content_.y + head_;
     for (std::int64_t i = 0; i < rows_; ++i) {
-      const double y = top + static_cast<double>(i) * (slot_height_ + gap);
+      const double y = top + static_cast<double>(i) * (slot_height_ + thumbnail_gap);
       sheet_.write(left - label_gap, y + slot_height_ / 2 + half_height(label_size), label_size, Anchor::end, ink,
                    cut(row_labels_[static_cast<std::size_t>(i)], font_, label_size, max_row_label));
       for (std::int64_t j = 0; j < columns_; ++j) {
-        const double x = left + static_cast<double>(j) * (slot_width_ + gap);
+        const double x = left + static_cast<double>(j) * (slot_width_ + thumbnail_gap);
         paint_thumbnail(panels_[static_cast<std::size_t>(i * columns_ + j)], x, y);
       }
     }
     for (std::int64_t j = 0; j < columns_; ++j) {
-      const double x = left + static_cast<double>(j) * (slot_width_ + gap) + slot_width_ / 2;
-      sheet_.write(x, top - label_gap, label_size, Anchor::middle, ink,
-                   cut(column_labels_[static_cast<std::size_t>(j)], font_, label_size, slot_width_ + gap - 2));
+      const double x = left + static_cast<double>(j) * (slot_width_ + thumbnail_gap) + slot_width_ / 2;
+      sheet_.write(
+          x, top - label_gap, label_size, Anchor::middle, ink,
+          cut(column_labels_[static_cast<std::size_t>(j)], font_, label_size, slot_width_ + thumbnail_gap - 2));
     }
     sheet_.write(left + width_ / 2, content_.y + label_size * 0.8, label_size, Anchor::middle, soft_ink,
                  cut(column_axis_, font_, label_size, std::max(width_, 120.0)));
@@ -157,7 +158,7 @@ class GridComposer {
 
 // 64 CSS pixels of 12 heads, less where there are more than 18.
 std::int64_t most_grid_cells(std::int64_t columns) {
-  const double room = whole_width / static_cast<double>(std::max<std::int64_t>(1, columns)) - gap;
+  const double room = whole_width / static_cast<double>(std::max<std::int64_t>(1, columns)) - thumbnail_gap;
   return static_cast<std::int64_t>(std::clamp(room, 24.0, 64.0) * Image::density);
 }
 

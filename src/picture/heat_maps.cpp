@@ -9,7 +9,7 @@ namespace attend::inline v0 {
 
 namespace {
 
-constexpr const char* function = "heat_maps";
+constexpr const char* heat_maps_function = "heat_maps";
 
 View without_leading_ones(View view) {
   while (view.rank() > 2 && view.size(0) == 1) view = view.select(0, 0);
@@ -29,21 +29,25 @@ std::vector<HeatMap> heat_maps(const View& weights, const HeatMap& like, const s
                                const std::vector<std::string>& titles) {
   const View all = without_leading_ones(weights);
   if (all.rank() < 2 || all.rank() > 3) {
-    fail(ErrorCode::bad_shape, function, "weights have shape {}, expected [Tq,Tk] or [H,Tq,Tk]", weights.shape());
+    fail(ErrorCode::bad_shape, heat_maps_function, "weights have shape {}, expected [Tq,Tk] or [H,Tq,Tk]",
+         weights.shape());
   }
   const std::int64_t heads = all.rank() == 3 ? all.size(0) : 1;
-  if (heads == 0) fail(ErrorCode::bad_shape, function, "weights have shape {}, expected a head", weights.shape());
+  if (heads == 0)
+    fail(ErrorCode::bad_shape, heat_maps_function, "weights have shape {}, expected a head", weights.shape());
   if (!titles.empty() && std::ssize(titles) != heads) {
-    fail(ErrorCode::bad_shape, function, "{} titles for {} heads (weights {})", titles.size(), heads, weights.shape());
+    fail(ErrorCode::bad_shape, heat_maps_function, "{} titles for {} heads (weights {})", titles.size(), heads,
+         weights.shape());
   }
   std::optional<View> seen;
   if (mask) {
     if (mask->dtype() != DType::boolean)
-      fail(ErrorCode::bad_dtype, function, "mask is {}, expected bool", mask->dtype());
+      fail(ErrorCode::bad_dtype, heat_maps_function, "mask is {}, expected bool", mask->dtype());
     try {
       seen = without_leading_ones(*mask).broadcast_to(all.shape());
     } catch (const Error&) {
-      fail(ErrorCode::bad_shape, function, "mask {} does not broadcast to weights {}", mask->shape(), weights.shape());
+      fail(ErrorCode::bad_shape, heat_maps_function, "mask {} does not broadcast to weights {}", mask->shape(),
+           weights.shape());
     }
   }
   std::vector<HeatMap> maps;

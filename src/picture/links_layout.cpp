@@ -15,8 +15,8 @@ namespace attend::inline v0 {
 
 namespace {
 
-constexpr std::size_t most_lines = 160;  // more are hair
-constexpr std::size_t most_rows = 120;   // of tokens; of more, those that have a line
+constexpr std::size_t most_lines = 160;        // more are hair
+constexpr std::size_t most_linked_rows = 120;  // of tokens; of more, those that have a line
 constexpr std::size_t roomy_rows = 40;
 constexpr double bar_most = 220;
 constexpr Colour line_colour{0x23, 0x27, 0x70};
@@ -112,13 +112,13 @@ class LinksComposer {
     // Stable, so that equal weights keep their order.
     std::ranges::stable_sort(links_, [&](const Link& a, const Link& b) { return opacity(a) > opacity(b); });
     links_.resize(std::min(links_.size(), most_lines));
-    in_part_ = count > static_cast<std::int64_t>(most_rows);
+    in_part_ = count > static_cast<std::int64_t>(most_linked_rows);
     std::set<std::int64_t> rows;
     if (!in_part_)
       for (std::int64_t i = 0; i < count; ++i) rows.insert(i);
     for (std::size_t n = 0; in_part_ && n < links_.size(); ++n) {
       rows.insert({links_[n].query, links_[n].key});
-      if (rows.size() > most_rows) links_.resize(n);
+      if (rows.size() > most_linked_rows) links_.resize(n);
     }
     if (in_part_) rows.clear();
     for (const Link& link : links_) rows.insert({link.query, link.key});

@@ -18,7 +18,7 @@ constexpr double token_size = 14;
 constexpr double token_height = 24;
 constexpr double line_height = 29;
 constexpr double padding = 5;
-constexpr double gap = 2;
+constexpr double token_gap = 2;
 constexpr double least_width = 12;  // of a token that shows nothing
 constexpr double most_width = 260;
 constexpr double bar_width = 200;
@@ -77,8 +77,8 @@ class StripComposer {
       }
       token.x = x;
       token.line = line;
-      x += token.width + gap;
-      width_ = std::max(width_, x - gap);
+      x += token.width + token_gap;
+      width_ = std::max(width_, x - token_gap);
       tokens_.push_back(std::move(token));
     }
     lines_ = line + 1;

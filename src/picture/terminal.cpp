@@ -18,7 +18,7 @@ namespace attend::inline v0 {
 
 namespace {
 
-constexpr const char* function = "terminal_heat_map";
+constexpr const char* terminal_function = "terminal_heat_map";
 constexpr std::int64_t most_rows = 60;
 
 using Texts = std::vector<std::u32string>;
@@ -28,7 +28,7 @@ std::u32string index_text(std::int64_t index) {
 }
 
 std::u32string printable(std::string_view text, const char* argument) {
-  return one_line(text, {function, argument});
+  return one_line(text, {terminal_function, argument});
 }
 
 // One for each row or column of the map: where it is a block, its first index's.
@@ -349,7 +349,7 @@ std::string wrapped(std::u32string_view text, const TerminalStyle& style) {
 
 // What a cell is, and how many are one on the screen.
 std::string notes(const TerminalLayout& layout, const HeatMap& map, const TerminalStyle& style) {
-  const std::u32string cell = cell_note(map, {function});
+  const std::u32string cell = cell_note(map, {terminal_function});
   const Grid& cells = layout.cells;
   std::string out;
   if (!cell.empty()) out += wrapped(cell, style);
@@ -385,11 +385,12 @@ std::string terminal_heat_map(const HeatMap& map, const TerminalStyle& style) {
 }
 
 std::string terminal_heat_maps(const std::vector<HeatMap>& maps, const std::string& title, const TerminalStyle& style) {
-  if (style.width < 1) fail(ErrorCode::bad_value, function, "expected a width of 1 or more, got {}", style.width);
-  if (maps.empty()) fail(ErrorCode::bad_value, function, "no maps, expected at least one");
+  if (style.width < 1)
+    fail(ErrorCode::bad_value, terminal_function, "expected a width of 1 or more, got {}", style.width);
+  if (maps.empty()) fail(ErrorCode::bad_value, terminal_function, "no maps, expected at least one");
   std::vector<TerminalLayout> layouts;
   for (std::size_t i = 0; i < maps.size(); ++i) {
-    check_heat_map(maps[i], {function, maps.size() == 1 ? "" : fmt::format("maps[{}]", i)});
+    check_heat_map(maps[i], {terminal_function, maps.size() == 1 ? "" : fmt::format("maps[{}]", i)});
     layouts.push_back(arrange(maps[i], style));
   }
   // Ends left open are those of the cells that are shown: means of large blocks would all be pale on the maps' own.
@@ -398,7 +399,7 @@ std::string terminal_heat_maps(const std::vector<HeatMap>& maps, const std::stri
     const Grid& cells = layouts[i].cells;
     shown[i].values = View(cells.values.data(), DType::f64, {cells.rows, cells.columns});
   }
-  const ColourScale scale = colour_scale(shown, function);
+  const ColourScale scale = colour_scale(shown, terminal_function);
   std::string out;
   for (std::size_t i = 0; i < maps.size(); ++i) {
     HeatMap map = maps[i];

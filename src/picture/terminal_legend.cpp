@@ -14,12 +14,12 @@ namespace {
 
 constexpr std::u32string_view shades = U" ░▒▓█";
 constexpr std::u32string_view strokes = U" ·-=≡";
-constexpr int steps = 20;
+constexpr int ramp_steps = 20;
 
 void write_ramp(Line& line, const ColourScale& scale, const TerminalStyle& style) {
   if (!style.colour) line.write(U"│");
-  for (int i = 0; i < steps; ++i) {
-    const double place = i / (steps - 1.0);
+  for (int i = 0; i < ramp_steps; ++i) {
+    const double place = i / (ramp_steps - 1.0);
     if (style.colour) line.write_on(scale.colour(place), U" ");
     if (!style.colour) line.write(std::u32string(1, shade_of(scale, place)));
   }
@@ -46,7 +46,7 @@ std::string terminal_legend(const ColourScale& scale, const LegendSigns& signs, 
   const int frame = style.colour ? 0 : 2;
   const int beside =
       (signs.nan ? 2 + display_width(nan_text) : 0) + (signs.hidden.empty() ? 0 : 5 + display_width(signs.hidden));
-  const int wanted = display_width(low) + steps + frame + display_width(high) + beside;
+  const int wanted = display_width(low) + ramp_steps + frame + display_width(high) + beside;
   line.skip_to(std::min(left, std::max(0, style.width - wanted)));
   line.write(low);
   if (wanted <= style.width) write_ramp(line, scale, style);

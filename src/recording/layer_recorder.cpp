@@ -15,7 +15,7 @@ namespace attend::inline v0 {
 
 namespace {
 
-constexpr const char* function = "Recorder::add";
+constexpr const char* layer_recorder_function = "Recorder::add";
 
 // The smallest of 1, 2, 4, ... that cuts `size` into at most `blocks`.
 std::int64_t block_size(std::int64_t size, std::int64_t blocks) {
@@ -98,7 +98,7 @@ CallPlace LayerRecorder::place(const Dims& q, const Dims& k, const AttentionOpti
   const Dims rows{q[0], q[1], q[3]}, keys{k[0], k[1], k[3]};
   const Dims own_rows{layer_.batch, H_, layer_.head_size}, own_keys{layer_.batch, layer_.kv_heads, layer_.head_size};
   if (rows != own_rows || keys != own_keys) {
-    fail(ErrorCode::bad_shape, function,
+    fail(ErrorCode::bad_shape, layer_recorder_function,
          "layer {} continues with q {} and k {}, expected {} items, {} and {} heads of {}", layer_.name, q, k,
          layer_.batch, H_, layer_.kv_heads, layer_.head_size);
   }
@@ -112,13 +112,14 @@ CallPlace LayerRecorder::place(const Dims& q, const Dims& k, const AttentionOpti
   const std::int64_t end = options_.grows ? level + q[2] : place.keys.begin + k[2];
   place.keys.end = std::min(place.keys.begin + k[2], end), place.key_count = place.keys.end - place.keys.begin;
   if (place.keys.begin < 0 || place.keys.begin > layer_.keys || place.keys.end < layer_.keys) {
-    fail(ErrorCode::bad_value, function,
+    fail(ErrorCode::bad_value, layer_recorder_function,
          "layer {} has {} queries and {} keys; further ones have keys {} to {}: they do not continue it", layer_.name,
          before, layer_.keys, place.keys.begin, place.keys.begin + k[2]);
   }
   if (place.key_count < k[2] && visible_window(options).right != 0 &&
       !(options.mask && all_hidden(*options.mask, place.key_count)) && !options.key_lengths) {
-    fail(ErrorCode::bad_value, function, "layer {}: keys after the last query's own are visible", layer_.name);
+    fail(ErrorCode::bad_value, layer_recorder_function, "layer {}: keys after the last query's own are visible",
+         layer_.name);
   }
   return place;
 }
@@ -153,15 +154,15 @@ void LayerRecorder::add(const CallPlace& place, const View& q, const View& all_k
     std::optional<View>& x = options.*option.value;
     if (x && option.shape == TensorOption::Shape::pairs) x = first_keys(*x, x->rank() - 1, place.key_count);
   }
-  SummaryProblem x = SummaryProblem::check(function, q, k, lse, lse_low, options);
+  SummaryProblem x = SummaryProblem::check(layer_recorder_function, q, k, lse, lse_low, options);
   std::optional<Tensor> sizes;
   if (layer_.has_key_sizes || call.key_sizes) sizes = sizes_of(place, all_keys.size(2), call.key_sizes);
-  x.take_key_sizes(function, sizes ? std::optional(sizes->view()) : std::nullopt);
-  x.want_top(function, options_.top);
+  x.take_key_sizes(layer_recorder_function, sizes ? std::optional(sizes->view()) : std::nullopt);
+  x.want_top(layer_recorder_function, options_.top);
   layer_.has_tokens &= call.tokens.has_value();
   std::optional<View> ids;
   if (layer_.has_tokens) ids = call.tokens->slice(-1, place.keys.begin, place.keys.end);
-  ProbeTensors probes = want_probes(function, x, ids);
+  ProbeTensors probes = want_probes(layer_recorder_function, x, ids);
   make_room(place, given);
 
   const Dims rows{layer_.batch, H_, x.forward.Tq}, keys{layer_.batch, H_, x.forward.Tk};
@@ -202,7 +203,7 @@ Tensor LayerRecorder::sizes_of(const CallPlace& place, std::int64_t keys, const 
   const std::int64_t last = given && given->rank() == 3 ? given->size(2) : 0;
   if (!given || !layer_.has_key_sizes || given->dtype() != numbers_dtype_ ||
       given->shape() != Dims{layer_.batch, H_, last} || last > keys || last < keys - known) {
-    fail(ErrorCode::bad_shape, function,
+    fail(ErrorCode::bad_shape, layer_recorder_function,
          "layer {}: key_sizes are {}, expected {}: all calls of a layer give them, or none", layer_.name,
          given ? fmt::format("{} {}", given->dtype(), given->shape()) : "not given",
          layer_.has_key_sizes ? fmt::format("{} [{},{},{} to {}]", numbers_dtype_, layer_.batch, H_,

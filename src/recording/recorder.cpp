@@ -12,7 +12,7 @@ namespace attend::inline v0 {
 
 namespace {
 
-constexpr const char* function = "Recorder::add";
+constexpr const char* recorder_function = "Recorder::add";
 
 std::string mebibytes(std::int64_t bytes) {
   return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
@@ -20,28 +20,30 @@ std::string mebibytes(std::int64_t bytes) {
 
 void check_call(const RecordCall& call, const Dims& q, const Dims& k, const AttentionOptions& options) {
   if (q.rank() != 4 || k.rank() != 4) {
-    fail(ErrorCode::bad_shape, function, "q has shape {} and k {}, expected [B,H,Tq,D] and [B,Hkv,Tk,D]", q, k);
+    fail(ErrorCode::bad_shape, recorder_function, "q has shape {} and k {}, expected [B,H,Tq,D] and [B,Hkv,Tk,D]", q,
+         k);
   }
   if (options.query_starts) {
-    fail(ErrorCode::bad_value, function, "query_starts are given: a recording has batches, so pad the sequences");
+    fail(ErrorCode::bad_value, recorder_function,
+         "query_starts are given: a recording has batches, so pad the sequences");
   }
   if (call.kind != "self" && call.kind != "cross") {
-    fail(ErrorCode::bad_value, function, "kind is {}, expected self or cross", quote(call.kind));
+    fail(ErrorCode::bad_value, recorder_function, "kind is {}, expected self or cross", quote(call.kind));
   }
-  if (call.layer.empty()) fail(ErrorCode::bad_value, function, "the layer's name is empty");
-  decode_utf8(call.layer, {function, "the layer's name"});
+  if (call.layer.empty()) fail(ErrorCode::bad_value, recorder_function, "the layer's name is empty");
+  decode_utf8(call.layer, {recorder_function, "the layer's name"});
   if (call.tokens && call.kind != "self") {
-    fail(ErrorCode::bad_value, function, "tokens are given for a layer whose keys are not the queries' own");
+    fail(ErrorCode::bad_value, recorder_function, "tokens are given for a layer whose keys are not the queries' own");
   }
   const auto& heads = call.heads;
   const bool rising = std::adjacent_find(heads.begin(), heads.end(), std::greater_equal()) == heads.end();
   if (!heads.empty() && (std::ssize(heads) != q[1] || heads.front() < 0 || !rising)) {
-    fail(ErrorCode::bad_value, function, "heads are {} numbers for {} query heads, expected as many, rising from 0 on",
-         heads.size(), q[1]);
+    fail(ErrorCode::bad_value, recorder_function,
+         "heads are {} numbers for {} query heads, expected as many, rising from 0 on", heads.size(), q[1]);
   }
   const bool bottom_right = options.offset && options.offset->resolve(0, 1) != options.offset->resolve(0, 0);
   if (bottom_right && options.key_lengths) {
-    fail(ErrorCode::bad_value, function, "offset is bottom_right with key_lengths, expected a number");
+    fail(ErrorCode::bad_value, recorder_function, "offset is bottom_right with key_lengths, expected a number");
   }
 }
 
@@ -64,7 +66,7 @@ struct Recorder::State {
     const std::int64_t more = layer.bytes_with(layer.place(q, k, attention), attention) - layer.bytes();
     if (bytes + more > options.budget) {
       fail(
-          ErrorCode::bad_value, function,
+          ErrorCode::bad_value, recorder_function,
           "layer {} [{},{},{}] needs {} more, and {} of the budget of {} are taken by {} layers: expected fewer layers "
           "or heads, a smaller top or map, {}a shorter text, or a larger budget",
           quote(call.layer), q[0], q[1], q[2], mebibytes(more), mebibytes(bytes), mebibytes(options.budget),
@@ -91,7 +93,7 @@ void Recorder::check(const RecordCall& call, const Dims& q, const Dims& k, DType
   check_call(call, q, k, options);
   const LayerRecorder* layer = state_->find(call.layer);
   if (layer && !state_->options.grows) {
-    fail(ErrorCode::bad_value, function, "layer {} is there already: a recording is of one forward pass",
+    fail(ErrorCode::bad_value, recorder_function, "layer {} is there already: a recording is of one forward pass",
          quote(call.layer));
   }
   if (layer) {
@@ -103,7 +105,7 @@ void Recorder::check(const RecordCall& call, const Dims& q, const Dims& k, DType
 
 void Recorder::add(const RecordCall& call, const View& q, const View& k, const View& lse, const View& lse_low,
                    const AttentionOptions& options) {
-  with_memory(function, q, k, [&] {
+  with_memory(recorder_function, q, k, [&] {
     check(call, q.shape(), k.shape(), q.dtype(), options);
     LayerRecorder* layer = state_->find(call.layer);
     std::optional<LayerRecorder> made;

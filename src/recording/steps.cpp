@@ -11,7 +11,7 @@ namespace attend::inline v0 {
 
 namespace {
 
-constexpr const char* function = "Recording::steps";
+constexpr const char* steps_function = "Recording::steps";
 
 // [1,1,T,D] as a matrix, in the dtype of the layer's numbers.
 Tensor matrix_of(const View& x, DType dtype) {
@@ -22,9 +22,10 @@ Tensor matrix_of(const View& x, DType dtype) {
 Tensor values_of(const std::optional<View>& given, const RecordedLayer& x) {
   if (!given) return Tensor({1, 1, x.keys, 1}, x.dtype);
   if (!is_floating(given->dtype()))
-    fail(ErrorCode::bad_dtype, function, "values are {}, expected floating point", given->dtype());
+    fail(ErrorCode::bad_dtype, steps_function, "values are {}, expected floating point", given->dtype());
   if (given->rank() != 2 || given->size(0) != x.keys || given->size(1) < 1) {
-    fail(ErrorCode::bad_shape, function, "values have shape {}, expected [Tk,Dv], Tk = {}", given->shape(), x.keys);
+    fail(ErrorCode::bad_shape, steps_function, "values have shape {}, expected [Tk,Dv], Tk = {}", given->shape(),
+         x.keys);
   }
   return given->reshape({1, 1, x.keys, given->size(1)}).to(x.dtype);
 }
@@ -51,9 +52,10 @@ void place(Tensor& to, const View& from, std::int64_t first_row, std::int64_t fi
 
 HeadSteps Recording::steps(std::int64_t layer, std::int64_t item, std::int64_t number, const StepsOptions& part) const {
   const RecordedLayer& x = at(layer);
-  const std::int64_t h = check_head(function, layer, item, number), kv_head = h / (std::ssize(x.heads) / x.kv_heads);
-  const Range rows = check_range(function, "queries", part.queries, x.queries),
-              columns = check_range(function, "keys", part.keys, x.keys);
+  const std::int64_t h = check_head(steps_function, layer, item, number),
+                     kv_head = h / (std::ssize(x.heads) / x.kv_heads);
+  const Range rows = check_range(steps_function, "queries", part.queries, x.queries),
+              columns = check_range(steps_function, "keys", part.keys, x.keys);
   const DType dtype = statistics_dtype(x.dtype);
   const Tensor values = values_of(part.values, x), k = rows_of(layer, "k", item, kv_head, {0, x.keys});
   const View some_keys = k.view().slice(2, columns.begin, columns.end);

@@ -15,7 +15,7 @@ namespace attend::inline v0 {
 
 namespace {
 
-constexpr const char* function = "ring_attention_backward";
+constexpr const char* backward_function = "ring_attention_backward";
 constexpr int most_tags = 32000;
 
 // Messages of one tag from one rank to another come from one line of hops, so that they keep its order.
@@ -50,10 +50,11 @@ class BackwardPass {
   BackwardPass(RingTransport& ranks, const View& dout, const View& q, const View& k, const View& v, const View& out,
                const View& lse, const RingSharding& sharding, const AttentionOptions& options,
                const BackwardOptions& backward, const RingOptions& ring, int threads)
-      : call_(RingCall::check(function, ranks, q, k, v, sharding, options)) {
-    if (!backward.lse_low) fail(ErrorCode::bad_value, function, "lse_low is not given: ring_attention() gave it");
+      : call_(RingCall::check(backward_function, ranks, q, k, v, sharding, options)) {
+    if (!backward.lse_low)
+      fail(ErrorCode::bad_value, backward_function, "lse_low is not given: ring_attention() gave it");
     const Problem& base = call_.problem();
-    const BackwardProblem checked = call_.rows.check_backward(function, dout, out, lse, options, backward);
+    const BackwardProblem checked = call_.rows.check_backward(backward_function, dout, out, lse, options, backward);
     dout_ = checked.dout, out_ = checked.out, lse_ = checked.lse, lse_low_ = checked.lse_low, dlse_ = checked.dlse;
     result_ = new_gradients(q, k, v, options, backward);
     dk_ = with_axes(result_.dk.view(), 4), dv_ = with_axes(result_.dv.view(), 4);
@@ -67,7 +68,7 @@ class BackwardPass {
     row_sums_ = Tensor::uninitialized(
         {base.B, base.H, base.Tq, rows.parts.empty() ? 0 : make_backward_schedule(problem(rows)).row_floats});
     const std::int64_t piece =
-        choose_piece(function, sharding, ring, backward_pieces(base.sizes(), base.B * base.Hkv, threads));
+        choose_piece(backward_function, sharding, ring, backward_pieces(base.sizes(), base.B * base.Hkv, threads));
     call_.cut(sharding, piece);
     conveyor_.emplace(ranks, lines(sharding, piece));
     for (const TensorOption& option : tensor_options())
@@ -131,7 +132,7 @@ class BackwardPass {
     const PieceBytes bytes{[this](std::int64_t n) { return call_.shape.keys(n, false); },
                            [this](std::int64_t n) { return call_.shape.gradients(n); },
                            [this](std::int64_t n) { return call_.shape.keys(n, true); }};
-    BackwardHops hops = backward_hops(function, call_.positions, call_.runs, call_.pieces, call_.rank, bytes);
+    BackwardHops hops = backward_hops(backward_function, call_.positions, call_.runs, call_.pieces, call_.rank, bytes);
     std::vector<HopLine> list;
     for (std::size_t at = 0; at < hops.run.size(); ++at) {
       HopLine line{.hops = std::move(hops.of_run[at]),
@@ -257,14 +258,14 @@ AttentionGradients ring_attention_backward(RingTransport& ranks, const View& dou
                                            const View& v, const View& out, const View& lse,
                                            const RingSharding& sharding, const AttentionOptions& options,
                                            const BackwardOptions& backward, const RingOptions& ring) {
-  const int threads = most_threads(ranks, function);
+  const int threads = most_threads(ranks, backward_function);
   std::optional<BackwardPass> pass;
-  agree(ranks, function, [&] {
+  agree(ranks, backward_function, [&] {
     pass.emplace(ranks, dout, q, k, v, out, lse, sharding, options, backward, ring, threads);
     return pass->facts();
   });
   AttentionGradients result;
-  settle(ranks, function, [&] { result = pass->run(); });
+  settle(ranks, backward_function, [&] { result = pass->run(); });
   return result;
 }
 

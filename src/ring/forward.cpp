@@ -8,7 +8,7 @@ namespace attend::inline v0 {
 
 namespace {
 
-constexpr const char* function = "ring_attention";
+constexpr const char* forward_function = "ring_attention";
 
 // From an owner, and from one who read it.
 constexpr int owner_tag = 0, reader_tag = 1;
@@ -17,9 +17,9 @@ class ForwardPass {
  public:
   ForwardPass(RingTransport& ranks, const View& q, const View& k, const View& v, const RingSharding& sharding,
               const AttentionOptions& options, const RingOptions& ring)
-      : call_(RingCall::check(function, ranks, q, k, v, sharding, options)),
+      : call_(RingCall::check(forward_function, ranks, q, k, v, sharding, options)),
         sums_(begin_sums(call_.rows)),
-        piece_(choose_piece(function, sharding, ring, forward_pieces)) {
+        piece_(choose_piece(forward_function, sharding, ring, forward_pieces)) {
     call_.cut(sharding, piece_);
     const Problem& p = call_.problem();
     const Dims out{p.B, p.H, p.Tq, p.Dv}, rows{p.B, p.H, p.Tq};
@@ -127,12 +127,12 @@ ForwardHops forward_hops(const Positions& positions, const std::vector<QueryRun>
 AttentionResult ring_attention(RingTransport& ranks, const View& q, const View& k, const View& v,
                                const RingSharding& sharding, const AttentionOptions& options, const RingOptions& ring) {
   std::optional<ForwardPass> pass;
-  agree(ranks, function, [&] {
+  agree(ranks, forward_function, [&] {
     pass.emplace(ranks, q, k, v, sharding, options, ring);
     return pass->facts();
   });
   AttentionResult result;
-  settle(ranks, function, [&] { result = pass->run(); });
+  settle(ranks, forward_function, [&] { result = pass->run(); });
   return result;
 }
 

@@ -18,7 +18,7 @@ namespace attend::inline v0 {
 
 namespace {
 
-constexpr const char* function = "plan_ring";
+constexpr const char* plan_function = "plan_ring";
 constexpr double never = std::numeric_limits<double>::infinity();
 
 struct LinePlan {
@@ -227,7 +227,7 @@ std::vector<LinePlan> backward_lines(const Whole& x, int rank) {
   const PieceBytes bytes{[&](std::int64_t n) { return x.shape.keys(n, false); },
                          [&](std::int64_t n) { return x.shape.gradients(n); },
                          [&](std::int64_t n) { return x.shape.keys(n, true); }};
-  BackwardHops hops = backward_hops(function, x.positions, x.runs, x.pieces, rank, bytes);
+  BackwardHops hops = backward_hops(plan_function, x.positions, x.runs, x.pieces, rank, bytes);
   std::vector<LinePlan> lines;
   for (std::size_t at = 0; at < hops.run.size(); ++at) {
     LinePlan line{std::move(hops.of_run[at]), slots_for(x.pieces_of_run), bytes.all(x.piece_keys).count, {}};
@@ -252,17 +252,17 @@ void add_memory(RingRankPlan& plan, const Whole& x, std::int64_t Tq, std::int64_
 RingPlan make_plan(const Dims& q, const Dims& k, const Dims& v, DType dtype, const RingSharding& sharding,
                    const AttentionOptions& options, bool backward, const RingCosts& costs, const RingOptions& ring) {
   const int ranks = sharding.ranks();
-  check_sharding(function, sharding, ranks);
-  Whole x{.positions = Positions::check(function, q, k, v, dtype, options), .shape = {}, .pieces = {}, .runs = {}};
+  check_sharding(plan_function, sharding, ranks);
+  Whole x{.positions = Positions::check(plan_function, q, k, v, dtype, options), .shape = {}, .pieces = {}, .runs = {}};
   const View Q = with_axes(View(nullptr, dtype, q), 4), K = with_axes(View(nullptr, dtype, k), 4);
   for (const auto& [name, given, expected] :
        {std::tuple("q", Q.size(2), sharding.Tq()), {"k", K.size(2), sharding.Tk()}})
     if (given != expected)
-      fail(ErrorCode::bad_shape, function, "{} has {} positions, the sharding {}", name, given, expected);
+      fail(ErrorCode::bad_shape, plan_function, "{} has {} positions, the sharding {}", name, given, expected);
   x.shape = {K.size(0), K.size(1), K.size(3), v[v.rank() - 1], dtype};
   x.H = Q.size(1);
   x.piece_keys = choose_piece(
-      function, sharding, ring,
+      plan_function, sharding, ring,
       backward ? backward_pieces({x.H / std::max<std::int64_t>(1, x.shape.Hkv), x.shape.D, x.shape.Dv, dtype},
                                  x.shape.B * x.shape.Hkv, num_threads())
                : forward_pieces);
@@ -304,7 +304,7 @@ RingPlan plan_ring(const Dims& q, const Dims& k, const Dims& v, DType dtype, con
                                           {"bytes_per_second", costs.bytes_per_second, 1e-300},
                                           {"latency_seconds", costs.latency_seconds, 0.0}})
     if (!(cost >= least && cost < never))
-      fail(ErrorCode::bad_value, function, "{} is {}, expected a finite number {} 0", name, cost,
+      fail(ErrorCode::bad_value, plan_function, "{} is {}, expected a finite number {} 0", name, cost,
            least > 0 ? "above" : "of at least");
   return make_plan(q, k, v, dtype, sharding, options, backward, costs, ring);
 }

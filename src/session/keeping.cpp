@@ -11,7 +11,7 @@ namespace attend::inline v0 {
 
 namespace {
 
-constexpr const char* function = "keep";
+constexpr const char* keeping_function = "keep";
 
 // Of the one layer that embeddings have, there is no axis of layers.
 bool of_all_layers(const Keep& keep) {
@@ -24,10 +24,10 @@ bool of_all_layers(const Keep& keep) {
 class Keeper::Kept {
  public:
   Kept(const Keep& keep, const ModelInfo& info) : at_(keep.at), all_(of_all_layers(keep)) {
-    const models::PlaceShape shape = models::shape_of(function, keep.at, info);
+    const models::PlaceShape shape = models::shape_of(keeping_function, keep.at, info);
     columns_ = shape.columns, layers_ = all_ ? shape.layers : 1;
     const std::string layer = fmt::format("{} of layer", name_of(keep.at));
-    if (keep.layer) first_ = from_end(function, layer, *keep.layer, shape.layers);
+    if (keep.layer) first_ = from_end(keeping_function, layer, *keep.layer, shape.layers);
     seen_.resize(static_cast<std::size_t>(layers_)), more_.resize(static_cast<std::size_t>(layers_));
   }
 

@@ -11,7 +11,7 @@ namespace attend::inline v0 {
 
 namespace {
 
-constexpr const char* function = "run";
+constexpr const char* pass_function = "run";
 
 // Keeps the values of all layers' keys.
 class ValueWatcher : public models::Watcher {
@@ -42,13 +42,13 @@ std::vector<std::string> texts_of(const Tokenizer& tokenizer, const std::vector<
 
 void check(const ModelInfo& info, const ModelText& text, const PassOptions& options) {
   if (options.vector && info.decoder())
-    fail(ErrorCode::bad_value, function, "vector is of encoders, the model is of type {}", info.type);
+    fail(ErrorCode::bad_value, pass_function, "vector is of encoders, the model is of type {}", info.type);
   // What its encoder makes is nothing that the output layer reads.
   if (options.next > 0 && info.encoder_decoder() && text.decoder_ids.empty())
-    fail(ErrorCode::bad_value, function, "next is of a decoder's text, and there are no decoder_ids");
-  if (options.next < 0) fail(ErrorCode::bad_value, function, "next is {}, expected at least 0", options.next);
+    fail(ErrorCode::bad_value, pass_function, "next is of a decoder's text, and there are no decoder_ids");
+  if (options.next < 0) fail(ErrorCode::bad_value, pass_function, "next is {}, expected at least 0", options.next);
   if (options.why && !(options.edits.empty() && options.knockouts.empty()))
-    fail(ErrorCode::bad_value, function, "why is of the model itself: with edits there is no sum of parts");
+    fail(ErrorCode::bad_value, pass_function, "why is of the model itself: with edits there is no sum of parts");
 }
 
 // What is asked for while the pass runs, and the pass's watcher for all of it.

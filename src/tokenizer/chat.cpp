@@ -11,18 +11,19 @@ namespace attend::inline v0::tokenizer {
 
 namespace {
 
-constexpr const char* function = "Tokenizer::chat";
+constexpr const char* chat_function = "Tokenizer::chat";
 
 // ---- What the templates share ----
 
 [[noreturn]] void refuse(std::string_view what) {
-  fail(ErrorCode::bad_value, function, "{}", what);
+  fail(ErrorCode::bad_value, chat_function, "{}", what);
 }
 
 const std::string& needed(const std::optional<std::string>& token, const char* name) {
-  if (!token) fail(ErrorCode::bad_file, function, "the template needs the {}, and the files name none", name);
+  if (!token) fail(ErrorCode::bad_file, chat_function, "the template needs the {}, and the files name none", name);
   if (token->size() > longest_affix)
-    fail(ErrorCode::bad_file, function, "the {} has {} bytes, at most {} are read", name, token->size(), longest_affix);
+    fail(ErrorCode::bad_file, chat_function, "the {} has {} bytes, at most {} are read", name, token->size(),
+         longest_affix);
   return *token;
 }
 const std::string& bos(const Conversation& x) {
@@ -259,7 +260,7 @@ constexpr Known known[] = {
 };
 
 Chat no_chat(const Place& place, std::string_view why) {
-  return {.why_not = Error(ErrorCode::bad_file, function, place.in(why).part)};
+  return {.why_not = Error(ErrorCode::bad_file, chat_function, place.in(why).part)};
 }
 
 // A token, or an object with its text.
@@ -270,7 +271,7 @@ std::optional<std::string> read_token(const Member& from, const char* name) {
 }
 
 // A text, or a list of them with names, of which "default" counts.
-std::optional<std::string> read_template(const Member& from) {
+std::optional<std::string> read_chat_template(const Member& from) {
   if (from.value().is_string()) return from.text();
   for (const Member& each : from.list()) {
     if (each["name"].text() == "default") return each["template"].text();
@@ -280,7 +281,7 @@ std::optional<std::string> read_template(const Member& from) {
 
 nlohmann::json read_object(const std::filesystem::path& path) {
   if (!is_there(path)) return nlohmann::json::object();
-  return read_json(function, path).object().value();
+  return read_json(chat_function, path).object().value();
 }
 
 }  // namespace
@@ -295,17 +296,17 @@ Chat recognize_chat(const Place& place, std::string_view chat_template) {
 
 Chat read_chat(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "tokenizer_config.json", own = folder / "chat_template.jinja";
-  const Place place{function, quote(path.string())};
+  const Place place{chat_function, quote(path.string())};
   try {
     nlohmann::json json = read_object(path);
     if (!json.contains("added_tokens_decoder")) json.update(read_object(folder / "special_tokens_map.json"));
     const Member config(place, json);
     std::optional<std::string> text;
     if (is_there(own)) {
-      const InputFile file(function, own);
+      const InputFile file(chat_function, own);
       text = file.read(0, file.size());
     } else if (config.given("chat_template")) {
-      text = read_template(config["chat_template"]);
+      text = read_chat_template(config["chat_template"]);
     }
     if (!text) return no_chat(place, "there is no chat template");
     Chat chat = recognize_chat(place, *text);

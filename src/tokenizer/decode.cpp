@@ -98,7 +98,7 @@ void byte_fallback(std::vector<std::string>& parts, const Growth&) {
   parts = std::move(out);
 }
 
-Decoder read_wordpiece(const Member& from) {
+Decoder read_wordpiece_decoder(const Member& from) {
   from.only({"type", "prefix", "cleanup"});
   return [prefix = from["prefix"].text(), cleans = from["cleanup"].truth()](std::vector<std::string>& parts,
                                                                             const Growth&) {
@@ -114,7 +114,7 @@ Decoder read_wordpiece(const Member& from) {
   };
 }
 
-Decoder read_metaspace(const Member& from) {
+Decoder read_metaspace_decoder(const Member& from) {
   from.only({"type", "replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"});
   const bool drops =
       from.has("prepend_scheme") ? from["prepend_scheme"].text() != "never" : from["add_prefix_space"].truth();
@@ -141,7 +141,7 @@ Decoder read_strip(const Member& from) {
   };
 }
 
-Decoder read_replace(const Member& from) {
+Decoder read_replace_decoder(const Member& from) {
   from.only({"type", "pattern", "content"});
   return [pattern = read_pattern(from["pattern"]), with = from["content"].text()](std::vector<std::string>& parts,
                                                                                   const Growth& growth) {
@@ -180,24 +180,24 @@ Decoder read_ctc(const Member& from) {
   };
 }
 
-Decoder read_bpe(const Member& from) {
+Decoder read_bpe_decoder(const Member& from) {
   from.only({"type", "suffix"});
   return [suffix = text_of(from["suffix"])](std::vector<std::string>& parts, const Growth&) {
     for (std::size_t n = 0; n < parts.size(); ++n) replace_all(parts[n], suffix, n + 1 < parts.size() ? " " : "");
   };
 }
 
-Decoder read_one(const Member& from, const std::string& type) {
+Decoder read_decoder(const Member& from, const std::string& type) {
   if (type == "ByteLevel") {
     from.only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
     return byte_level;
   }
-  if (type == "WordPiece") return read_wordpiece(from);
-  if (type == "Metaspace") return read_metaspace(from);
+  if (type == "WordPiece") return read_wordpiece_decoder(from);
+  if (type == "Metaspace") return read_metaspace_decoder(from);
   if (type == "Strip") return read_strip(from);
-  if (type == "Replace") return read_replace(from);
+  if (type == "Replace") return read_replace_decoder(from);
   if (type == "CTC") return read_ctc(from);
-  if (type == "BPEDecoder") return read_bpe(from);
+  if (type == "BPEDecoder") return read_bpe_decoder(from);
   if (type == "ByteFallback") {
     from.only({"type"});
     return byte_fallback;
@@ -238,7 +238,7 @@ void clean_up(std::string& text, bool do_not) {
 std::optional<std::vector<Decoder>> read_decoders(const Member& from) {
   if (from.value().is_null()) return std::nullopt;
   std::vector<Decoder> steps;
-  const auto read = [&](const Member& step, const std::string& type) { steps.push_back(read_one(step, type)); };
+  const auto read = [&](const Member& step, const std::string& type) { steps.push_back(read_decoder(step, type)); };
   for_each_step(from, "decoders", read);
   return steps;
 }

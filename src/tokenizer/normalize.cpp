@@ -190,7 +190,7 @@ Normalizer read_precompiled(const Member& from) {
   };
 }
 
-Normalizer read_one(const Member& from, const std::string& type) {
+Normalizer read_normalizer(const Member& from, const std::string& type) {
   constexpr std::pair<const char*, NormalForm> forms[] = {
       {"NFC", NormalForm::nfc}, {"NFD", NormalForm::nfd}, {"NFKC", NormalForm::nfkc}, {"NFKD", NormalForm::nfkd}};
   for (const auto& [name, form] : forms) {
@@ -230,7 +230,7 @@ Normalizer read_one(const Member& from, const std::string& type) {
 
 std::vector<Normalizer> read_normalizers(const Member& from) {
   std::vector<Normalizer> steps;
-  const auto read = [&](const Member& step, const std::string& type) { steps.push_back(read_one(step, type)); };
+  const auto read = [&](const Member& step, const std::string& type) { steps.push_back(read_normalizer(step, type)); };
   for_each_step(from, "normalizers", read);
   return steps;
 }

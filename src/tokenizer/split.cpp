@@ -105,7 +105,7 @@ bool begins_with(const Words& words, const Word& word, std::string_view with) {
 }
 
 // Each byte as the visible character that stands for it.
-void to_byte_characters(Words& words) {
+void words_to_byte_characters(Words& words) {
   Words out{.text = AlignedText::begun(words.text), .words = {}};
   for (const Word& word : words.words) {
     const std::size_t begin = out.text.text().size();
@@ -223,7 +223,7 @@ PreTokenizer read_split(const Member& from) {
   };
 }
 
-PreTokenizer read_one(const Member& from, const std::string& type) {
+PreTokenizer read_pre_tokenizer(const Member& from, const std::string& type) {
   if (type == "ByteLevel") return read_byte_level(from);
   if (type == "Metaspace") return read_metaspace(from);
   if (type == "Split") return read_split(from);
@@ -270,12 +270,12 @@ std::vector<PreTokenizer> read_pre_tokenizers(const Member& from, const std::str
   std::vector<PreTokenizer> steps;
   bool byte_level = false;
   const auto read = [&](const Member& step, const std::string& type) {
-    if (byte_level) steps.emplace_back(to_byte_characters);
+    if (byte_level) steps.emplace_back(words_to_byte_characters);
     byte_level = type == "ByteLevel";
-    steps.push_back(read_one(step, type));
+    steps.push_back(read_pre_tokenizer(step, type));
   };
   for_each_step(from, "pretokenizers", read);
-  if (byte_level && model != "BPE") steps.emplace_back(to_byte_characters);
+  if (byte_level && model != "BPE") steps.emplace_back(words_to_byte_characters);
   return steps;
 }
 

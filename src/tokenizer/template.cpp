@@ -6,13 +6,13 @@ namespace attend::inline v0::tokenizer {
 
 namespace {
 
-constexpr std::int64_t greatest_id = UINT32_MAX;
+constexpr std::int64_t greatest_template_id = UINT32_MAX;
 // Of a template's tokens, and of its pieces: real ones have a handful.
 constexpr std::size_t most = 1024;
 
 std::vector<std::int64_t> read_ids(const Member& from) {
   std::vector<std::int64_t> ids;
-  for (const Member& id : from.list()) ids.push_back(id.whole(0, greatest_id));
+  for (const Member& id : from.list()) ids.push_back(id.whole(0, greatest_template_id));
   return ids;
 }
 
@@ -22,7 +22,7 @@ TemplatePiece read_piece(const Member& from, const Member& special) {
   const Member of = from[is_text ? "Sequence" : "SpecialToken"];
   of.only({"id", "type_id"});
   const std::string id = of["id"].text();
-  TemplatePiece piece{.type = of["type_id"].whole(0, greatest_id)};
+  TemplatePiece piece{.type = of["type_id"].whole(0, greatest_template_id)};
   if (!is_text) {
     piece.ids = read_ids(special[id.c_str()]["ids"]);
   } else if (id == "A" || id == "B") {
@@ -52,7 +52,7 @@ std::int64_t read_id(const Member& from) {
   const std::vector<Member> both = from.list();
   if (both.size() != 2) from.refuse("a token and its id");
   both[0].text();
-  return both[1].whole(0, greatest_id);
+  return both[1].whole(0, greatest_template_id);
 }
 
 void set_bert(const Member& from, Template& to, bool is_bert) {

@@ -100,7 +100,7 @@ def test_what_is_compiled_or_read_by_the_tests_in_cpp_needs_every_step_that_coul
 
 def read_by(preset, folder, *options):
     """The files of this tree that a build of the library and its C++ tests compiles, or includes in what it compiles."""
-    subprocess.run(["cmake", "--preset", preset, "-B", folder, "-DATTEND_BUILD_TESTS=ON", *options],
+    subprocess.run(["cmake", "--preset", preset, "-B", folder, "-DATTEND_BUILD_TESTS=ON", "-DATTEND_UNITY_BUILD=OFF", *options],
                    cwd=REPOSITORY, check=True, capture_output=True)
     commands = json.loads((folder / "compile_commands.json").read_text())
     sources = [command["file"] for command in commands if command["file"].startswith((f"{REPOSITORY}/src/", f"{REPOSITORY}/tests/"))]

@@ -24,7 +24,7 @@ constexpr Names gated_modules{.layers = "layers",
                               .norm = "post_mlp_layernorm",
                               .gate = "mlp.gate_proj"};
 
-constexpr std::array<BertType, 11> types = {{
+constexpr std::array<BertType, 11> bert_types = {{
     {.name = "bert"},
     {.name = "roberta", .padding = "pad_token_id"},
     {.name = "xlm-roberta", .padding = "pad_token_id"},
@@ -90,7 +90,7 @@ constexpr std::array<BertType, 11> types = {{
 }  // namespace
 
 const BertType& bert_type(std::string_view name) {
-  return row_of_type(types, name);
+  return row_of_type(bert_types, name);
 }
 
 }  // namespace attend::inline v0::models

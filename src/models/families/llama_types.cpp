@@ -63,7 +63,7 @@ std::vector<bool> but_every_few(const Member& config, std::int64_t layers) {
 constexpr WindowRule qwen_windows = {.slides = from_a_layer_on, .used = "use_sliding_window"};
 constexpr WindowRule mistral_windows = {.by_type = false, .slides = every_layer};
 
-constexpr std::array<LlamaType, 9> types = {{
+constexpr std::array<LlamaType, 9> llama_types = {{
     {.name = "llama", .whole_heads = true, .may_have_bias = true, .wide_bias = true},
     {.name = "mistral", .windows = mistral_windows},
     {.name = "qwen2", .null_head_size = false, .has_bias = true, .windows = qwen_windows},
@@ -109,7 +109,7 @@ constexpr std::array<LlamaType, 9> types = {{
 }  // namespace
 
 const LlamaType& llama_type(std::string_view name) {
-  return row_of_type(types, name);
+  return row_of_type(llama_types, name);
 }
 
 }  // namespace attend::inline v0::models

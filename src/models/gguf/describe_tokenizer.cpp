@@ -19,8 +19,6 @@ using nlohmann::json;
 using tokenizer::TemplatePiece;
 
 constexpr std::string_view space = "▁";
-enum : std::int32_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
-
 // What the writers of all kinds have before them.
 struct Source {
   Member file;                           // tokenizer.json
@@ -63,13 +61,14 @@ void set_token(Source& to, std::int64_t id, const std::string& token, std::int32
 // Ids without a token are named as llama.cpp names them.
 void set_tokens(Source& to) {
   for (std::int64_t id = 0; id < to.info.vocabulary; ++id) to.tokens.push_back(fmt::format("[PAD{}]", id));
-  to.types.assign(to.tokens.size(), unused);
+  to.types.assign(to.tokens.size(), gguf_token::unused);
   for (const auto& [token, id] : to.model["vocab"].value().items())
-    set_token(to, id.get<std::int64_t>(), token, normal);
+    set_token(to, id.get<std::int64_t>(), token, gguf_token::normal);
   if (!to.file.given("added_tokens")) return;
   for (const Member& each : to.file["added_tokens"].list()) {
     check_added(each, to.file.given("normalizer"));
-    set_token(to, each["id"].whole(0), each["content"].text(), each["special"].truth() ? control : user_defined);
+    set_token(to, each["id"].whole(0), each["content"].text(),
+              each["special"].truth() ? gguf_token::control : gguf_token::user_defined);
   }
 }
 
@@ -271,12 +270,12 @@ void describe_sentencepiece(Source& from, GgufValues& to) {
   check_scores(from, scores);
   for (std::size_t id = 0; id < from.tokens.size(); ++id) {
     const std::string& token = from.tokens[id];
-    if (from.types[id] == normal && token.size() == 6 && token.starts_with("<0x") && token.ends_with('>'))
-      from.types[id] = byte;
+    if (from.types[id] == gguf_token::normal && token.size() == 6 && token.starts_with("<0x") && token.ends_with('>'))
+      from.types[id] = gguf_token::byte;
   }
   std::optional<std::int64_t> unk;
   if (from.model.given("unk_token")) unk = from.id(from.model["unk_token"].text());
-  if (unk) from.types[static_cast<std::size_t>(*unk)] = unknown;
+  if (unk) from.types[static_cast<std::size_t>(*unk)] = gguf_token::unknown;
   to.add_text("tokenizer.ggml.model", "llama");
   to.add_text("tokenizer.ggml.pre", "default");
   to.add_numbers("tokenizer.ggml.scores", scores);
@@ -316,7 +315,7 @@ void describe_wordpiece(Source& from, GgufValues& to) {
                normalizer.given("strip_accents") ? normalizer["strip_accents"].truth() : lower);
   add_id(from, "unknown", from.id(from.model["unk_token"].text()), to);
   for (std::size_t id = 0; id < from.tokens.size(); ++id) {
-    if (from.types[id] == control) continue;
+    if (from.types[id] == gguf_token::control) continue;
     const std::string token = from.tokens[id];
     const bool inside = token.starts_with("##");
     if (inside && token.substr(2).starts_with(space))

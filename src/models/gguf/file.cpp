@@ -13,10 +13,7 @@ namespace attend::inline v0::models {
 
 namespace {
 
-// The types of values.
-enum : std::uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, string, array_of, u64, i64, f64, type_count };
-
-constexpr std::uint64_t size_of_type[type_count] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+constexpr std::uint64_t size_of_type[gguf_value::count] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 // The fewest bytes that a string, a value with its key, or a tensor's entry takes: so many can follow at most.
 constexpr std::uint64_t least_string = 8, least_value = 13, least_tensor = 24;
 constexpr std::uint64_t longest_key = 65535, longest_name = 64;  // as the format has it
@@ -72,17 +69,17 @@ const Type& type_of(GgufType type) {
 
 std::int64_t load_whole(std::uint32_t type, const std::byte* from) {
   switch (type) {
-    case u8:
+    case gguf_value::u8:
       return load<std::uint8_t>(from);
-    case i8:
+    case gguf_value::i8:
       return load<std::int8_t>(from);
-    case u16:
+    case gguf_value::u16:
       return load<std::uint16_t>(from);
-    case i16:
+    case gguf_value::i16:
       return load<std::int16_t>(from);
-    case u32:
+    case gguf_value::u32:
       return load<std::uint32_t>(from);
-    case i32:
+    case gguf_value::i32:
       return load<std::int32_t>(from);
     default:
       return load<std::int64_t>(from);  // beyond 63 bits it is negative, and what asks refuses that
@@ -90,11 +87,11 @@ std::int64_t load_whole(std::uint32_t type, const std::byte* from) {
 }
 
 bool is_whole(std::uint32_t type) {
-  return type <= i32 || type == u64 || type == i64;
+  return type <= gguf_value::i32 || type == gguf_value::u64 || type == gguf_value::i64;
 }
 
 double load_number(std::uint32_t type, const std::byte* from) {
-  return type == f32 ? double{load<float>(from)} : load<double>(from);
+  return type == gguf_value::f32 ? double{load<float>(from)} : load<double>(from);
 }
 
 std::uint64_t round_up(std::uint64_t value, std::uint64_t alignment) {
@@ -183,13 +180,14 @@ class GgufFile::Reader {
   Place at_tensor(std::string_view name) const { return place_.in("tensor " + quote(name)); }
 
   void skip_elements(const Value& value, std::string_view key) {
-    check_count(value.count, value.element == string ? least_string : size_of_type[value.element], "elements");
-    if (value.element != string) {
+    check_count(value.count, value.element == gguf_value::string ? least_string : size_of_type[value.element],
+                "elements");
+    if (value.element != gguf_value::string) {
       at_ += value.count * size_of_type[value.element];
     } else {
       for (std::uint64_t n = 0; n < value.count; ++n) take_string("a text");
     }
-    if (value.element == boolean) check_booleans(value, key);
+    if (value.element == gguf_value::boolean) check_booleans(value, key);
   }
 
   void check_booleans(const Value& value, std::string_view key) const {
@@ -203,14 +201,14 @@ class GgufFile::Reader {
     Value value;
     value.start = at_;
     value.type = take<std::uint32_t>("a type");
-    if (value.type == array_of) {
+    if (value.type == gguf_value::array) {
       value.element = take<std::uint32_t>("a type");
       value.count = take<std::uint64_t>("a length");
     }
     value.begin = at_;
-    const std::uint32_t element = value.type == array_of ? value.element : value.type;
-    if (element >= type_count) fail_at(at_key(key), "its type {} is not known", element);
-    if (element == array_of) fail_at(at_key(key), "an array of arrays is not read");
+    const std::uint32_t element = value.type == gguf_value::array ? value.element : value.type;
+    if (element >= gguf_value::count) fail_at(at_key(key), "its type {} is not known", element);
+    if (element == gguf_value::array) fail_at(at_key(key), "an array of arrays is not read");
     value.element = element;
     skip_elements(value, key);
     value.end = at_;
@@ -337,7 +335,7 @@ const GgufFile::Value& GgufFile::value(std::string_view key) const {
 
 const GgufFile::Value& GgufFile::array(std::string_view key) const {
   const Value& found = value(key);
-  if (found.type != array_of) refuse(key, "expected an array");
+  if (found.type != gguf_value::array) refuse(key, "expected an array");
   return found;
 }
 
@@ -352,7 +350,7 @@ std::int64_t GgufFile::whole(std::string_view key, std::int64_t low, std::int64_
 
 double GgufFile::number(std::string_view key) const {
   const Value& found = value(key);
-  if (found.type != f32 && found.type != f64) refuse(key, "expected a floating-point number");
+  if (found.type != gguf_value::f32 && found.type != gguf_value::f64) refuse(key, "expected a floating-point number");
   const double number = load_number(found.type, map_->data() + found.begin);
   if (!std::isfinite(number)) refuse(key, "expected a finite number");
   return number;
@@ -360,13 +358,13 @@ double GgufFile::number(std::string_view key) const {
 
 bool GgufFile::truth(std::string_view key) const {
   const Value& found = value(key);
-  if (found.type != boolean) refuse(key, "expected a bool");
+  if (found.type != gguf_value::boolean) refuse(key, "expected a bool");
   return load<std::uint8_t>(map_->data() + found.begin) != 0;
 }
 
 std::string GgufFile::text(std::string_view key) const {
   const Value& found = value(key);
-  if (found.type != string) refuse(key, "expected text");
+  if (found.type != gguf_value::string) refuse(key, "expected text");
   const std::byte* data = map_->data() + found.begin;
   const std::string_view text(reinterpret_cast<const char*>(data + 8),
                               static_cast<std::size_t>(load<std::uint64_t>(data)));
@@ -376,7 +374,7 @@ std::string GgufFile::text(std::string_view key) const {
 
 std::vector<std::string> GgufFile::texts(std::string_view key) const {
   const Value& found = array(key);
-  if (found.element != string) refuse(key, "expected an array of texts");
+  if (found.element != gguf_value::string) refuse(key, "expected an array of texts");
   std::vector<std::string> all;
   const std::byte* data = map_->data() + found.begin;
   for (std::uint64_t n = 0; n < found.count; ++n) {
@@ -402,7 +400,8 @@ std::vector<std::int64_t> GgufFile::wholes(std::string_view key) const {
 
 std::vector<double> GgufFile::numbers(std::string_view key) const {
   const Value& found = array(key);
-  if (found.element != f32 && found.element != f64) refuse(key, "expected an array of floating-point numbers");
+  if (found.element != gguf_value::f32 && found.element != gguf_value::f64)
+    refuse(key, "expected an array of floating-point numbers");
   std::vector<double> all;
   const std::byte* data = map_->data() + found.begin;
   for (std::uint64_t n = 0; n < found.count; ++n) {

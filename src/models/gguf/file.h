@@ -33,6 +33,16 @@ enum class GgufType : std::uint32_t {
   iq4_xs = 23
 };
 
+// The types of values, and of an array's elements.
+namespace gguf_value {
+enum : std::uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, string, array, u64, i64, f64, count };
+}
+
+// What the format knows of a token.
+namespace gguf_token {
+enum : std::int32_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
+}
+
 // Whether a model's path is that of a GGUF file: a folder may have such a name too.
 bool is_gguf_file(const std::filesystem::path& path);
 

@@ -18,7 +18,7 @@ namespace {
 using namespace models;
 namespace fs = std::filesystem;
 
-constexpr const char* function = "quantize";
+constexpr const char* quantize_function = "quantize";
 constexpr const char* file_type = "general.file_type";
 
 GgufType type_of(QuantizedType type) {
@@ -36,7 +36,7 @@ Quantized write(const fs::path& path, const GgufValues& values, const std::vecto
     out.parameters += each.numbers.count();
     if (quantized(each.type)) ++out.quantized;
   }
-  out.bytes = static_cast<std::int64_t>(write_gguf(function, path, values, tensors));
+  out.bytes = static_cast<std::int64_t>(write_gguf(quantize_function, path, values, tensors));
   return out;
 }
 
@@ -62,7 +62,7 @@ bool stays_wide(std::string_view name) {
 }
 
 Quantized quantize_gguf(const fs::path& path, const fs::path& out, GgufType type) {
-  const GgufFile file(function, path);
+  const GgufFile file(quantize_function, path);
   (void)gguf_config(file, gguf_architecture(file));  // what is not known is refused before anything is written
   GgufValues values;
   values.add_text("general.architecture", file.text("general.architecture"));
@@ -100,7 +100,7 @@ ModelInfo check_folder(ModelFamily family, Loading& loading, const Member& confi
 // generation_config.json; null: there is none.
 nlohmann::json generation_of(const fs::path& folder) {
   const fs::path path = folder / "generation_config.json";
-  return is_there(path) ? read_json(function, path).object().value() : nlohmann::json();
+  return is_there(path) ? read_json(quantize_function, path).object().value() : nlohmann::json();
 }
 
 // GGUF has a key for some poolings. A decoder's that is read without it is left unsaid: it is not there for vectors.
@@ -117,14 +117,14 @@ void describe_sentences(const SentenceModules& modules, const Member& config, co
 
 Quantized quantize_folder(const fs::path& path, const fs::path& out, GgufType type) {
   const fs::path folder = transformer_folder(path);
-  const JsonFile file = read_json(function, folder / "config.json");
+  const JsonFile file = read_json(quantize_function, folder / "config.json");
   const nlohmann::json native = native_config(file.object());
   const Member said(file.place, native);
   const GgufArchitecture& architecture = gguf_architecture_of(said["model_type"]);
   const nlohmann::json complete = complete_config(said);
   const Member config(file.place, complete);
   const ModelType& model = model_type(architecture.type);
-  Loading loading(Weights::open(function, folder), model.prefix, DType::f32);
+  Loading loading(Weights::open(quantize_function, folder), model.prefix, DType::f32);
   ModelInfo info = check_folder(model.family, loading, config);
   if (info.family != model.family)
     fail_at(config.place(), "a GGUF file of type {} is of a {}, and this model is of family {}", model.name,
@@ -146,7 +146,7 @@ Quantized quantize_folder(const fs::path& path, const fs::path& out, GgufType ty
   describe_sentences(sentences, file.root(), info, description);
   const bool tied = !info.decoder() || config["tie_word_embeddings"].truth();
   describe_weights(architecture, kept.weights, info, tied, type, description);
-  describe_tokenizer(function, folder, info, sentences.texts.lower_case, description.values);
+  describe_tokenizer(quantize_function, folder, info, sentences.texts.lower_case, description.values);
   return write(out, description.values, description.tensors);
 }
 
@@ -154,8 +154,8 @@ Quantized quantize_folder(const fs::path& path, const fs::path& out, GgufType ty
 
 Quantized quantize(const fs::path& model, const fs::path& out, QuantizedType type) {
   if (type != QuantizedType::q8_0 && type != QuantizedType::q4_0)
-    fail(ErrorCode::bad_value, function, "type is {}, expected Q8_0 or Q4_0", name_of(type));
-  const fs::path path = find(function, model);
+    fail(ErrorCode::bad_value, quantize_function, "type is {}, expected Q8_0 or Q4_0", name_of(type));
+  const fs::path path = find(quantize_function, model);
   return is_gguf_file(path) ? quantize_gguf(path, out, type_of(type)) : quantize_folder(path, out, type_of(type));
 }
 

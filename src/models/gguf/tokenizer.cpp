@@ -21,9 +21,6 @@ using nlohmann::json;
 constexpr const char *tokens_key = "tokenizer.ggml.tokens", *merges_key = "tokenizer.ggml.merges";
 constexpr std::int64_t greatest_id = (std::int64_t{1} << 31) - 1;
 
-// What the format knows of a token.
-enum : std::int64_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
-
 std::optional<std::int64_t> find_id(const GgufFile& file, const std::string& which, std::size_t tokens) {
   const std::string key = fmt::format("tokenizer.ggml.{}_token_id", which);
   if (!file.has(key)) return std::nullopt;
@@ -44,11 +41,11 @@ struct Vocabulary {
 
 std::vector<std::int64_t> read_types(const GgufFile& file, std::size_t tokens) {
   constexpr const char* key = "tokenizer.ggml.token_type";
-  if (!file.has(key)) return std::vector<std::int64_t>(tokens, normal);
+  if (!file.has(key)) return std::vector<std::int64_t>(tokens, gguf_token::normal);
   std::vector<std::int64_t> types = file.wholes(key);
   if (types.size() != tokens) file.refuse(key, fmt::format("{} types for {} tokens", types.size(), tokens));
   for (std::size_t id = 0; id < tokens; ++id) {
-    if (types[id] < normal || types[id] > byte) {
+    if (types[id] < gguf_token::normal || types[id] > gguf_token::byte) {
       file.refuse(key, fmt::format("{}: the type {} is not known", id, types[id]));
     }
   }
@@ -60,7 +57,7 @@ void set_prefixes(Vocabulary& of) {
   constexpr std::string_view space = "▁";
   for (std::size_t id = 0; id < of.tokens.size(); ++id) {
     std::string& token = of.tokens[id];
-    if (of.types[id] == control) continue;
+    if (of.types[id] == gguf_token::control) continue;
     token = token.starts_with(space) ? token.substr(space.size()) : "##" + token;
   }
 }
@@ -92,9 +89,9 @@ void add_tokens(const GgufFile& file, const Vocabulary& vocabulary, TokenizerFil
   std::vector<std::string> texts;
   for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
     const std::int64_t type = vocabulary.types[id];
-    const bool is_special = type == control || special.contains(static_cast<std::int64_t>(id));
+    const bool is_special = type == gguf_token::control || special.contains(static_cast<std::int64_t>(id));
     const std::string& text = vocabulary.tokens[id];
-    if ((!is_special && type != user_defined) || text.empty()) continue;
+    if ((!is_special && type != gguf_token::user_defined) || text.empty()) continue;
     added.push_back({.text = text, .id = static_cast<TokenId>(id), .normalized = false, .special = is_special});
     texts.push_back(text);
     to.added.add(text, added.back().id);
@@ -284,7 +281,7 @@ bool lower_case(const GgufFile& file, const Vocabulary& vocabulary) {
   const auto is_capital = [](char c) { return c >= 'A' && c <= 'Z'; };
   for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) {
     const std::string& token = vocabulary.tokens[id];
-    if (vocabulary.types[id] == normal && !token.starts_with('[') && std::ranges::any_of(token, is_capital))
+    if (vocabulary.types[id] == gguf_token::normal && !token.starts_with('[') && std::ranges::any_of(token, is_capital))
       fail_at(file.place(), "'{}' is missing, and the token {} has a capital", key, quote(token));
   }
   return true;

@@ -28,11 +28,8 @@ void append_text(std::string& to, std::string_view text) {
   to += text;
 }
 
-// The types of values.
-enum : std::uint32_t { u32 = 4, i32 = 5, f32 = 6, boolean = 7, string = 8, array = 9 };
-
 void append_array(std::string& to, std::uint32_t type, std::size_t count) {
-  append(to, std::uint32_t{array});
+  append(to, std::uint32_t{gguf_value::array});
   append(to, type);
   append(to, std::uint64_t{count});
 }
@@ -54,43 +51,43 @@ void GgufValues::add_whole(std::string_view key, std::int64_t number) {
   if (number < 0 || number > greatest_whole)
     fail(ErrorCode::bad_file, "quantize", "{} is {}, which can't be said in GGUF; 0 to 2^31 can", key, number);
   begin(key);
-  append(bytes_, std::uint32_t{u32});
+  append(bytes_, std::uint32_t{gguf_value::u32});
   append(bytes_, static_cast<std::uint32_t>(number));
 }
 
 void GgufValues::add_number(std::string_view key, double number) {
   begin(key);
-  append(bytes_, std::uint32_t{f32});
+  append(bytes_, std::uint32_t{gguf_value::f32});
   append(bytes_, static_cast<float>(number));
 }
 
 void GgufValues::add_truth(std::string_view key, bool truth) {
   begin(key);
-  append(bytes_, std::uint32_t{boolean});
+  append(bytes_, std::uint32_t{gguf_value::boolean});
   append(bytes_, static_cast<std::uint8_t>(truth));
 }
 
 void GgufValues::add_text(std::string_view key, std::string_view text) {
   begin(key);
-  append(bytes_, std::uint32_t{string});
+  append(bytes_, std::uint32_t{gguf_value::string});
   append_text(bytes_, text);
 }
 
 void GgufValues::add_texts(std::string_view key, const std::vector<std::string>& texts) {
   begin(key);
-  append_array(bytes_, string, texts.size());
+  append_array(bytes_, gguf_value::string, texts.size());
   for (const std::string& each : texts) append_text(bytes_, each);
 }
 
 void GgufValues::add_wholes(std::string_view key, const std::vector<std::int32_t>& numbers) {
   begin(key);
-  append_array(bytes_, i32, numbers.size());
+  append_array(bytes_, gguf_value::i32, numbers.size());
   for (const std::int32_t each : numbers) append(bytes_, each);
 }
 
 void GgufValues::add_numbers(std::string_view key, const std::vector<float>& numbers) {
   begin(key);
-  append_array(bytes_, f32, numbers.size());
+  append_array(bytes_, gguf_value::f32, numbers.size());
   for (const float each : numbers) append(bytes_, each);
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 using models::SentenceModules;
 
-constexpr const char* function = "Model.embed";
+constexpr const char* embed_function = "Model.embed";
 
 // How many tokens of a sentence are its prompt's: those that the tokenizer adds after it are not.
 std::int64_t length_of(const Tokenizer& tokenizer, const std::string& prompt, const SentenceModules& modules) {
@@ -52,7 +52,7 @@ class Embedder {
         tokenizer_((parts.of_sentences ? parts.of_sentences : parts.tokenizer)->get()),
         sentences_(sentences),
         options_(options),
-        prompt_(models::prompt_text(function, modules_.texts, options.prompt)) {
+        prompt_(models::prompt_text(embed_function, modules_.texts, options.prompt)) {
     if (!modules_.pooling.includes_prompt && !prompt_.empty())
       prompt_length_ = length_of(tokenizer_, prompt_, modules_);
     prepare_model2vec();
@@ -88,7 +88,7 @@ class Embedder {
     try {
       return models::embedded(tokenizer_.encode(text, !modules_.of_table), tokenizer_, model_.info());
     } catch (const Error& error) {
-      fail(error.code(), function, "sentences[{}]: {}", n, error.detail());
+      fail(error.code(), embed_function, "sentences[{}]: {}", n, error.detail());
     }
   }
 
@@ -101,9 +101,9 @@ class Embedder {
                                     ? cut_model2vec(std::move(all), read.size() < text.size())
                                     : cut(std::move(all), modules_.texts.max_tokens, modules_.texts.cuts_begin);
     if (tokens.ids.empty() && !modules_.of_table)
-      fail(ErrorCode::bad_value, function, "sentences[{}] has no tokens", n);
+      fail(ErrorCode::bad_value, embed_function, "sentences[{}] has no tokens", n);
     if (tokens.cut && !options_.truncate)
-      fail(ErrorCode::bad_value, function, "sentences[{}] has {} tokens, the model takes {}", n, count,
+      fail(ErrorCode::bad_value, embed_function, "sentences[{}] has {} tokens, the model takes {}", n, count,
            modules_.texts.max_tokens);
     return tokens;
   }
@@ -159,7 +159,7 @@ Tensor Model::embed(std::span<const std::int64_t> ids, const ModelCall& call, st
 
 Embeddings Model::embed(std::span<const std::string_view> sentences, const EmbedOptions& options) const {
   if (models::sentence_modules(*parts_).texts.chats)
-    fail(ErrorCode::bad_file, function,
+    fail(ErrorCode::bad_file, embed_function,
          "sentence-transformers renders sentences with this model's chat template, which is not known here");
   return Embedder(*this, *parts_, sentences, options).run();
 }

@@ -12,17 +12,18 @@ namespace attend::inline v0 {
 
 namespace {
 
-constexpr const char* function = "embed_sparse";
+constexpr const char* embed_sparse_function = "embed_sparse";
 
 const models::SparsePooling& checked_pooling(const Model& model) {
   const Model::Parts& parts = ModelAccess::parts(model);
   if (parts.sparse) return *parts.sparse;
   if (parts.info.vectors == VectorKind::sparse) throw Error(*parts.pooling);
   if (parts.head && parts.head->task == ModelTask::fill)
-    fail(ErrorCode::bad_value, function, "the folder's modules.json says that a text has vectors of another kind: {}",
-         name_of(parts.info.vectors));
-  fail(ErrorCode::bad_value, function, "expected a model with a head for masked words, and this one of type {} has {}",
-       parts.info.type, parts.info.head.empty() ? "none" : fmt::format("one for {}", parts.info.head));
+    fail(ErrorCode::bad_value, embed_sparse_function,
+         "the folder's modules.json says that a text has vectors of another kind: {}", name_of(parts.info.vectors));
+  fail(ErrorCode::bad_value, embed_sparse_function,
+       "expected a model with a head for masked words, and this one of type {} has {}", parts.info.type,
+       parts.info.head.empty() ? "none" : fmt::format("one for {}", parts.info.head));
 }
 
 // A call over many texts: the logits of a few tokens at a time, as a vocabulary is large.
@@ -31,11 +32,12 @@ class SparseEmbedder {
   SparseEmbedder(const Model& model, std::span<const std::string_view> texts, const EmbedOptions& options)
       : pooling_(checked_pooling(model)),
         task_{.truncate = options.truncate, .progress = options.progress},
-        run_(function, "texts", model, ModelTask::fill, task_),
+        run_(embed_sparse_function, "texts", model, ModelTask::fill, task_),
         words_(model.info().vocabulary),
         texts_(texts),
-        prompt_(models::prompt_text(function, run_.rules(), options.prompt)) {
-    if (options.normalize) fail(ErrorCode::bad_value, function, "normalize: sparse vectors stay as long as they are");
+        prompt_(models::prompt_text(embed_sparse_function, run_.rules(), options.prompt)) {
+    if (options.normalize)
+      fail(ErrorCode::bad_value, embed_sparse_function, "normalize: sparse vectors stay as long as they are");
   }
 
   SparseEmbeddings run() {
@@ -130,7 +132,7 @@ SparseEmbeddings embed_sparse(const Model& model, std::initializer_list<std::str
 }
 
 models::SparsePooling models::read_sparse_pooling(const std::filesystem::path& folder) {
-  const JsonFile list = read_json(function, folder / "modules.json");
+  const JsonFile list = read_json(embed_sparse_function, folder / "modules.json");
   const std::vector<ModuleEntry> modules = followed_entries(list.root());
   SparsePooling made;
   bool has_pooling = false;
@@ -140,7 +142,7 @@ models::SparsePooling models::read_sparse_pooling(const std::filesystem::path& f
     if (!right) modules[n].refuse("a Transformer or MLMTransformer, and then a SpladePooling are");
     has_pooling |= n == 1;
     if (n == 1)
-      read_if_there(function, folder / modules[n].path() / "config.json", [&](const Member& config) {
+      read_if_there(embed_sparse_function, folder / modules[n].path() / "config.json", [&](const Member& config) {
         config.only({"pooling_strategy", "activation_function", "embedding_dimension", "word_embedding_dimension",
                      "chunk_size"});
         made.sums = text_or(config, "pooling_strategy", "max") == "sum";

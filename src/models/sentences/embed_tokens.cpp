@@ -14,18 +14,18 @@ namespace {
 
 using models::TokenRules;
 
-constexpr const char* function = "embed_tokens";
+constexpr const char* embed_tokens_function = "embed_tokens";
 
 const Model::Parts& checked_parts(const Model& model) {
   const Model::Parts& parts = ModelAccess::parts(model);
   if (parts.info.vectors != VectorKind::token)
-    fail(ErrorCode::bad_value, function,
+    fail(ErrorCode::bad_value, embed_tokens_function,
          "expected a model with a vector for each token (ColBERT), and the files of this one of type {} say no such "
          "thing; forward() gives its hidden states",
          parts.info.type);
   if (!parts.tokens) throw Error(*parts.pooling);
   if (parts.tokens->texts.chats)
-    fail(ErrorCode::bad_file, function,
+    fail(ErrorCode::bad_file, embed_tokens_function,
          "sentence-transformers renders texts with this model's chat template, which is not known here");
   return parts;
 }
@@ -62,10 +62,10 @@ class TokenEmbedder {
         options_(options),
         of_query_(options.role == TextRole::query),
         prompt_(read_prompt(rules_, tokenizer_,
-                            options.prompt ? models::prompt_text(function, rules_.texts, options.prompt)
+                            options.prompt ? models::prompt_text(embed_tokens_function, rules_.texts, options.prompt)
                                            : rules_.prompt(options.role))) {
     if (options.max_tokens && *options.max_tokens < 1)
-      fail(ErrorCode::bad_value, function, "max_tokens is {}, expected 1 or more", *options.max_tokens);
+      fail(ErrorCode::bad_value, embed_tokens_function, "max_tokens is {}, expected 1 or more", *options.max_tokens);
     max_tokens_ = of_query_ ? rules_.query_tokens : rules_.texts.max_tokens;
     if (options.max_tokens && !fills_up()) max_tokens_ = std::min(max_tokens_, *options.max_tokens);
     if (fills_up()) fill_id_ = find_fill_id();
@@ -91,7 +91,7 @@ class TokenEmbedder {
     if (rules_.expansion->token) names = {*rules_.expansion->token};
     for (const std::string& name : names)
       if (const auto id = name.empty() ? std::nullopt : tokenizer_.id(name)) return *id;
-    fail(ErrorCode::bad_file, function, "a query is filled up with {}, which the tokenizer does not have",
+    fail(ErrorCode::bad_file, embed_tokens_function, "a query is filled up with {}, which the tokenizer does not have",
          rules_.expansion->token ? quote(names[0]) : "a mask or what ends a text");
   }
 
@@ -122,14 +122,14 @@ class TokenEmbedder {
     try {
       Encoding all = encoded(n);
       const std::int64_t count = std::ssize(all.ids);
-      if (count == 0) fail(ErrorCode::bad_value, function, "has no tokens");
+      if (count == 0) fail(ErrorCode::bad_value, embed_tokens_function, "has no tokens");
       all = models::cut_encoding(std::move(all), max_tokens_, rules_.texts.cuts_begin);
       made_[n].cut = std::ssize(all.ids) < count;
       if (made_[n].cut && !options_.truncate)
-        fail(ErrorCode::bad_value, function, "has {} tokens, the model takes {}", count, max_tokens_);
+        fail(ErrorCode::bad_value, embed_tokens_function, "has {} tokens, the model takes {}", count, max_tokens_);
       return filled_up(n, std::move(all));
     } catch (const Error& error) {
-      fail(error.code(), function, "texts[{}]: {}", n, error.detail());
+      fail(error.code(), embed_tokens_function, "texts[{}]: {}", n, error.detail());
     }
   }
 

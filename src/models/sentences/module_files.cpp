@@ -15,12 +15,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* function = "Model.embed";
+constexpr const char* module_files_function = "Model.embed";
 
 // A module's tensors, all of which are to be taken.
 class Tensors {
  public:
-  explicit Tensors(const fs::path& folder) : weights_(Weights::open(function, folder)) {}
+  explicit Tensors(const fs::path& folder) : weights_(Weights::open(module_files_function, folder)) {}
 
   std::int64_t rows(const char* name) const {
     const View& found = find(name);
@@ -115,7 +115,7 @@ void check_rows(const Member& config, const char* rows, const char* otherwise) {
 
 DenseModule read_dense(const fs::path& folder, const char* rows, std::int64_t& size) {
   std::optional<DenseModule> made;
-  const bool there = read_if_there(function, folder / "config.json", [&](const Member& config) {
+  const bool there = read_if_there(module_files_function, folder / "config.json", [&](const Member& config) {
     check_rows(config, rows, rows);
     const std::int64_t in = config["in_features"].whole(1), out = config["out_features"].whole(1);
     if (in != size) fail_at(config["in_features"].place(), "is {}, what comes has {}", in, size);
@@ -131,7 +131,7 @@ DenseModule read_dense(const fs::path& folder, const char* rows, std::int64_t& s
     tensors.check_all_taken();
     size = out;
   });
-  if (!there) fail_at({function, quote(folder.string())}, "config.json is missing");
+  if (!there) fail_at({module_files_function, quote(folder.string())}, "config.json is missing");
   return std::move(*made);
 }
 

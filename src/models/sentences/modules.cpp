@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* function = "Model.embed";
+constexpr const char* modules_function = "Model.embed";
 
 constexpr std::int64_t model2vec_tokens = 512;  // of a sentence, unless StaticModel.encode() is told otherwise
 
@@ -64,7 +64,7 @@ Pooling read_pooling(const Member& config) {
 // Of a tokenizer.json beside a static table. Padding of model2vec's that depends on what else is embedded is left out:
 // a sentence alone has none.
 void read_static_tokenizer(const fs::path& inside, bool model2vec, SentenceModules& to) {
-  read_if_there(function, inside / "tokenizer.json", [&](const Member& file) {
+  read_if_there(modules_function, inside / "tokenizer.json", [&](const Member& file) {
     if (file.given("truncation")) {
       const Member truncation = file["truncation"];
       to.of_table->cut_before = truncation["max_length"].whole(0);
@@ -89,16 +89,16 @@ void read_modules(const fs::path& folder, const Member& list, std::int64_t E, Se
         fail_at(modules[n].said["path"].place(), "is {}, and config.json stands beside modules.json", quote(path));
     } else if (n == 1 && !to.of_table) {
       if (name != "Pooling") modules[n].refuse("a Pooling follows the Transformer");
-      if (!read_if_there(function, folder / path / "config.json",
+      if (!read_if_there(modules_function, folder / path / "config.json",
                          [&](const Member& c) { to.pooling = read_pooling(c); }))
-        fail_at({function, quote((folder / path / "config.json").string())}, "is missing");
+        fail_at({modules_function, quote((folder / path / "config.json").string())}, "is missing");
       to.vector_size = std::ssize(to.pooling.modes) * E;
     } else if (name == "Dense") {
       to.after.emplace_back(read_dense(folder / path, of_sentences, to.vector_size));
     } else if (name == "LayerNorm") {
       to.after.emplace_back(read_layer_norm(folder / path, to.vector_size));
     } else if (name == "Normalize") {
-      read_if_there(function, folder / path / "config.json",
+      read_if_there(modules_function, folder / path / "config.json",
                     [](const Member& config) { check_rows(config, of_sentences, of_sentences); });
       to.after.emplace_back(NormalizeModule{});
     } else if (name != "Dropout") {
@@ -109,7 +109,7 @@ void read_modules(const fs::path& folder, const Member& list, std::int64_t E, Se
 }
 
 void read_own_config(const fs::path& folder, SentenceModules& to) {
-  read_if_there(function, folder / "config_sentence_transformers.json", [&](const Member& config) {
+  read_if_there(modules_function, folder / "config_sentence_transformers.json", [&](const Member& config) {
     read_prompts(config, "SentenceTransformer", to.texts);
     if (config.given("truncate_dim")) to.dimensions = config["truncate_dim"].whole(1);
   });
@@ -216,14 +216,14 @@ SentenceModules plain_sentences(const Member& config, std::int64_t E, std::int64
 SentenceModules read_sentences(const fs::path& folder, const Member& config, std::int64_t E, std::int64_t longest) {
   SentenceModules made = plain_sentences(config, E, longest);
   const fs::path list = folder / "modules.json";
-  read_lengths(function, transformer_folder(folder), is_there(list), Gives::hidden_states, longest, made.texts);
+  read_lengths(modules_function, transformer_folder(folder), is_there(list), Gives::hidden_states, longest, made.texts);
   if (is_there(list)) {
-    const JsonFile modules = read_json(function, list);
+    const JsonFile modules = read_json(modules_function, list);
     read_modules(folder, modules.root(), E, made);
     read_own_config(folder, made);
   } else {
     // Nothing says that the chat template is not to be used, and sentence-transformers uses one that is there.
-    read_if_there(function, folder / "tokenizer_config.json",
+    read_if_there(modules_function, folder / "tokenizer_config.json",
                   [&](const Member& c) { made.texts.chats = c.given("chat_template"); });
     made.texts.chats |= is_there(folder / "chat_template.jinja");
   }
@@ -239,12 +239,12 @@ SentenceModules read_static_sentences(const fs::path& folder, const fs::path& in
   read_static_tokenizer(inside, model2vec, made);
   made.texts.max_tokens = model2vec ? model2vec_tokens : made.of_table->cut_before;
   if (model2vec) {
-    read_if_there(function, inside / "config.json", [&](const Member& config) {
+    read_if_there(modules_function, inside / "config.json", [&](const Member& config) {
       if (truth_or(config, "normalize", false)) made.after.emplace_back(NormalizeModule{});
     });
     return made;
   }
-  const JsonFile modules = read_json(function, folder / "modules.json");
+  const JsonFile modules = read_json(modules_function, folder / "modules.json");
   read_modules(folder, modules.root(), E, made);
   read_own_config(folder, made);
   if (made.dimensions) made.vector_size = std::min(made.vector_size, *made.dimensions);
@@ -254,7 +254,7 @@ SentenceModules read_static_sentences(const fs::path& folder, const fs::path& in
 std::string first_module(const fs::path& folder) {
   if (!is_there(folder / "modules.json")) return "";
   try {
-    const JsonFile file = read_json(function, folder / "modules.json");
+    const JsonFile file = read_json(modules_function, folder / "modules.json");
     const std::vector<ModuleEntry> modules = module_entries(file.root());
     return modules.empty() ? "" : modules.front().name();
   } catch (const Error&) {

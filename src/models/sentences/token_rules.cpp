@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* function = "embed_tokens";
+constexpr const char* token_rules_function = "embed_tokens";
 constexpr const char* own_config = "config_sentence_transformers.json";
 
 // As string.punctuation of Python has them, which ColBERT leaves out of documents.
@@ -100,10 +100,11 @@ void read_modules(const fs::path& folder, const Member& list, TokenRules& to) {
       to.after.emplace_back(read_dense(inside, of_tokens, to.vector_size));
     } else if (name == "MultiVectorMask" && !has_mask) {
       has_mask = true;
-      read_if_there(function, inside / "config.json", [&](const Member& config) { read_skipped(config, to); });
+      read_if_there(token_rules_function, inside / "config.json",
+                    [&](const Member& config) { read_skipped(config, to); });
     } else if (name == "Normalize" && !normalizes(to)) {
       to.after.emplace_back(NormalizeModule());
-      read_if_there(function, inside / "config.json",
+      read_if_there(token_rules_function, inside / "config.json",
                     [](const Member& config) { check_rows(config, of_tokens, of_sentences); });
     } else if (name != "Dropout") {
       modules[n].refuse("Dense, then Normalize, and a MultiVectorMask are, each of token_embeddings");
@@ -142,14 +143,14 @@ void read_metadata(const fs::path& folder, std::int64_t longest, TokenRules& to)
     if (metadata.given("query_maxlen")) to.expansion->length = metadata["query_maxlen"].whole(1, 1 << 20);
     if (truth_or(metadata, "mask_punctuation", true)) to.skipped = punctuation();
   };
-  if (!read_if_there(function, folder / "artifact.metadata", read))
-    read(Member({function, quote((folder / "artifact.metadata").string())}, none));
+  if (!read_if_there(token_rules_function, folder / "artifact.metadata", read))
+    read(Member({token_rules_function, quote((folder / "artifact.metadata").string())}, none));
   to.after.emplace_back(read_projection(folder, to.vector_size));
   to.after.emplace_back(NormalizeModule());
 }
 
 void read_tokens(const fs::path& folder, TokenRules& to) {
-  read_if_there(function, folder / "tokenizer_config.json", [&](const Member& config) {
+  read_if_there(token_rules_function, folder / "tokenizer_config.json", [&](const Member& config) {
     to.mask = special_token(config, "mask_token"), to.end = special_token(config, "eos_token");
     if (to.expansion) only_value(config, "padding_side", "right");
   });
@@ -170,7 +171,8 @@ VectorKind vector_kind(const fs::path& folder, const Member& config) {
   if (has_own_projection(config)) return VectorKind::token;
   std::string type;
   try {
-    read_if_there(function, folder / own_config, [&](const Member& own) { type = text_or(own, "model_type", ""); });
+    read_if_there(token_rules_function, folder / own_config,
+                  [&](const Member& own) { type = text_or(own, "model_type", ""); });
   } catch (const Error&) {
     return VectorKind::sentence;  // what reads the whole file says what is wrong
   }
@@ -183,19 +185,19 @@ TokenRules read_token_rules(const fs::path& folder, const Member& config, std::i
   TokenRules made;
   made.vector_size = E;
   made.texts.prompts = {{"query", ""}, {"document", ""}};
-  read_lengths(function, inside, is_there(list), Gives::hidden_states, longest, made.texts);
+  read_lengths(token_rules_function, inside, is_there(list), Gives::hidden_states, longest, made.texts);
   made.query_tokens = made.texts.max_tokens;
   if (has_own_projection(config) && !is_there(list)) {
     read_metadata(folder, longest, made);
   } else {
-    if (!is_there(list)) fail_at({function, quote(list.string())}, "is missing");
+    if (!is_there(list)) fail_at({token_rules_function, quote(list.string())}, "is missing");
     bool of_pylate = false;
-    read_if_there(function, folder / own_config,
+    read_if_there(token_rules_function, folder / own_config,
                   [&](const Member& own) { of_pylate = read_own_config(own, longest, made); });
     // The Transformer's own file counts more than what PyLate wrote.
-    read_if_there(function, inside / "sentence_bert_config.json",
+    read_if_there(token_rules_function, inside / "sentence_bert_config.json",
                   [&](const Member& own) { read_query(own, made, longest); });
-    const JsonFile modules = read_json(function, list);
+    const JsonFile modules = read_json(token_rules_function, list);
     read_modules(folder, modules.root(), made);
     if (of_pylate && !normalizes(made)) made.after.emplace_back(NormalizeModule());
   }

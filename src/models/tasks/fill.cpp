@@ -9,14 +9,14 @@ namespace attend::inline v0 {
 
 namespace {
 
-constexpr const char* function = "fill";
+constexpr const char* fill_function = "fill";
 
 std::int64_t mask_of(const models::TaskRun& run) {
   const std::string& said = run.rules().mask;
   for (const std::string_view each : {std::string_view(said), std::string_view("[MASK]"), std::string_view("<mask>")})
     if (!each.empty())
       if (const auto id = run.tokenizer().id(each)) return *id;
-  fail(ErrorCode::bad_file, function, "the tokenizer has no token for a mask: neither [MASK] nor <mask>{}",
+  fail(ErrorCode::bad_file, fill_function, "the tokenizer has no token for a mask: neither [MASK] nor <mask>{}",
        said.empty() ? "" : fmt::format(" nor {}, which tokenizer_config.json says", said));
 }
 
@@ -34,9 +34,9 @@ std::vector<std::int64_t> largest(const float* row, std::int64_t size, std::int6
 }  // namespace
 
 std::vector<std::vector<Filling>> fill(const Model& model, std::string_view text, std::int64_t count) {
-  if (count < 1) fail(ErrorCode::bad_value, function, "count is {}, expected 1 or more", count);
+  if (count < 1) fail(ErrorCode::bad_value, fill_function, "count is {}, expected 1 or more", count);
   const TaskOptions whole{.truncate = false, .progress = {}};
-  const models::TaskRun run(function, "text", model, ModelTask::fill, whole);
+  const models::TaskRun run(fill_function, "text", model, ModelTask::fill, whole);
   bool cut = false;
   const Encoding tokens = run.encode(0, {text}, cut);
   const std::int64_t mask = mask_of(run);
@@ -44,7 +44,7 @@ std::vector<std::vector<Filling>> fill(const Model& model, std::string_view text
   for (std::size_t n = 0; n < tokens.ids.size(); ++n)
     if (tokens.ids[n] == mask) places.push_back(n);
   if (places.empty())
-    fail(ErrorCode::bad_value, function, "the text has no mask, expected {}", run.tokenizer().token(mask));
+    fail(ErrorCode::bad_value, fill_function, "the text has no mask, expected {}", run.tokenizer().token(mask));
   const Tensor hidden = ModelAccess::forward(model, tokens.ids, {}, nullptr);
   std::vector<std::vector<Filling>> made;
   made.reserve(places.size());

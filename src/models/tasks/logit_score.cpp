@@ -14,13 +14,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* function = "Model.load";
+constexpr const char* logit_score_function = "Model.load";
 
 // Whether a module of that class is there. What else is wrong with the file, embed() says: a decoder needs none of it.
 bool names_logit_score(const fs::path& list) {
   if (!is_there(list)) return false;
   try {
-    const JsonFile file = read_json(function, list);
+    const JsonFile file = read_json(logit_score_function, list);
     return std::ranges::any_of(file.root().list(), [](const Member& each) {
       return each.given("type") && each["type"].text().ends_with(".LogitScore");
     });
@@ -38,15 +38,15 @@ std::int64_t read_token(const Member& config, const char* key, std::int64_t voca
 std::optional<LogitScore> read_logit_score(const fs::path& folder, std::int64_t vocabulary) {
   const fs::path list = folder / "modules.json";
   if (!names_logit_score(list)) return std::nullopt;
-  const JsonFile all = read_json(function, list);
+  const JsonFile all = read_json(logit_score_function, list);
   const std::vector<ModuleEntry> modules = followed_entries(all.root());
   std::vector<std::string> names;
   names.reserve(modules.size());
   for (const ModuleEntry& each : modules) names.push_back(each.name());
   if (names != std::vector<std::string>{"Transformer", "LogitScore"})
-    fail(ErrorCode::bad_file, function, "{}: {} are not known here together; Transformer, LogitScore are",
+    fail(ErrorCode::bad_file, logit_score_function, "{}: {} are not known here together; Transformer, LogitScore are",
          quote(list.string()), fmt::join(names, ", "));
-  const JsonFile file = read_json(function, folder / modules[1].path() / "config.json");
+  const JsonFile file = read_json(logit_score_function, folder / modules[1].path() / "config.json");
   const Member config = file.object();
   config.only({"true_token_id", "false_token_id", "module_input_name"});
   only_value(config, "module_input_name", "causal_logits");
@@ -57,7 +57,8 @@ std::optional<LogitScore> read_logit_score(const fs::path& folder, std::int64_t 
 
 TaskHead head_of(const LogitScore& score, const Output& output) {
   if (output.softcap > 0)
-    fail(ErrorCode::bad_file, function, "a LogitScore of a model whose logits have a softcap is not known here");
+    fail(ErrorCode::bad_file, logit_score_function,
+         "a LogitScore of a model whose logits have a softcap is not known here");
   const Linear& layer = output.layer;
   std::vector<double> sums(static_cast<std::size_t>(layer.in_size()) + 1);  // of the weight, and of the bias
   const auto add = [&](std::int64_t token, double factor) {

@@ -10,7 +10,7 @@ namespace attend::inline v0 {
 
 namespace {
 
-constexpr const char* function = "tag";
+constexpr const char* tag_function = "tag";
 constexpr Aggregation all_aggregations[] = {Aggregation::none, Aggregation::simple, Aggregation::first,
                                             Aggregation::max, Aggregation::average};
 
@@ -131,7 +131,7 @@ std::span<const Aggregation> aggregations() {
 }
 
 std::vector<Tagged> tag(const Model& model, std::span<const std::string_view> texts, const TagOptions& options) {
-  const models::TaskRun run(function, "texts", model, ModelTask::tag, options);
+  const models::TaskRun run(tag_function, "texts", model, ModelTask::tag, options);
   const std::vector<std::string>& labels = model.info().labels;
   std::vector<Tagged> made(texts.size());
   run.run({
