@@ -1,16 +1,21 @@
 #!/usr/bin/env python3
 """Times attend.Model on quantised GGUF files beside llama.cpp: the same file, ids and threads, in turns.
 
-Usage: benchmarks/quantized.py FILE.gguf [--also float32 bfloat16] [--rounds 5] [--threads N] [--random DIR]; README.md says what is timed.
---random DIR writes a Llama of width 2,048 with random Q4_K and Q6_K blocks there, where it is not yet, and times it too; without FILE, it
-alone. Each implementation is a process of its own; llama.cpp is PyPI's xllamacpp (requirements-quantized.txt). It prints a Markdown table.
+Usage: benchmarks/quantized.py FILE.gguf... [--also float32 bfloat16] [--native] [--rounds 5] [--threads N] [--random DIR [--kinds KIND...]]
+README.md says what is timed. --random DIR writes models with random blocks there, where they are not yet, and times them too: a Llama of
+width 2,048 in Q4_K_M, or those that --kinds names. Each implementation is a process of its own; llama.cpp is PyPI's xllamacpp
+(requirements-quantized.txt) and with --native one that is compiled for this machine, of requirements-native.txt: at the first call, in
+some 10 minutes, below ~/.cache/attend/peers. It prints a Markdown table.
 """
 import argparse
 import concurrent.futures
+import ctypes
 import multiprocessing
 import os
 import pathlib
 import statistics
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -27,7 +32,7 @@ class Attend:
     """Whatever dtype the file has, or computed in another."""
     name = "attend"
 
-    def __init__(self, path, threads, slots, dtype=None):
+    def __init__(self, path, threads, slots, dtype):
         import attend
         attend.set_num_threads(threads)
         self.model = attend.Model.load(path, dtype=dtype)
@@ -47,7 +52,7 @@ class XLlamaCpp:
     """llama.cpp's own server, called in its process; its own clock: reading the prompt and its first token, and the tokens after that."""
     name = "xllamacpp"
 
-    def __init__(self, path, threads, slots, dtype=None):
+    def __init__(self, path, threads, slots, _):
         import xllamacpp
         params = xllamacpp.CommonParams()
         params.model.path = str(path)
@@ -77,6 +82,67 @@ class XLlamaCpp:
             return [each["tokens"] for each in pool.map(lambda ids: self.ask(ids, count), prompts)]
 
 
+class NativeLlamaCpp:
+    """llama.cpp as llama-cpp-python has it, compiled for this machine: its own functions, and NumPy's choice of the likeliest token."""
+    name = "llama_cpp"
+
+    def __init__(self, path, threads, slots, packages):
+        import llama_cpp
+        self.lib = llama_cpp
+        # It says what it loads.
+        self.quiet = llama_cpp.llama_log_callback(lambda level, text, data: None)
+        llama_cpp.llama_log_set(self.quiet, ctypes.c_void_p(0))
+        llama_cpp.llama_backend_init()
+        self.model = llama_cpp.llama_model_load_from_file(str(path).encode(), llama_cpp.llama_model_default_params())
+        params = llama_cpp.llama_context_default_params()
+        params.n_ctx, params.n_seq_max, params.n_threads, params.n_threads_batch = slots * CONTEXT, slots, threads, threads
+        self.context = llama_cpp.llama_init_from_model(self.model, params)
+        self.words = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(self.model))
+        self.batch = llama_cpp.llama_batch_init(CONTEXT, 0, 1)
+
+    def decode(self, rows):
+        """rows: (id, position, sequence, whether its logits are asked for). The likeliest token of each that asks."""
+        batch = self.batch
+        batch.n_tokens = len(rows)
+        for n, (id, position, sequence, asks) in enumerate(rows):
+            batch.token[n], batch.pos[n], batch.n_seq_id[n], batch.logits[n] = id, position, 1, asks
+            batch.seq_id[n][0] = sequence
+        if self.lib.llama_decode(self.context, batch) != 0:
+            raise RuntimeError("llama_decode")
+        return [int(np.ctypeslib.as_array(self.lib.llama_get_logits_ith(self.context, n), (self.words,)).argmax())
+                for n, row in enumerate(rows) if row[3]]
+
+    def several(self, prompts, count):
+        self.lib.llama_memory_clear(self.lib.llama_get_memory(self.context), True)
+        rows = [(int(id), n, sequence, n == len(ids) - 1) for sequence, ids in enumerate(prompts) for n, id in enumerate(ids)]
+        made = [[id] for id in self.decode(rows)]
+        self.began = time.perf_counter()
+        for step in range(1, count):
+            found = self.decode([(ids[-1], len(prompt) + step - 1, n, True) for n, (prompt, ids) in enumerate(zip(prompts, made))])
+            for ids, id in zip(made, found):
+                ids.append(id)
+        return made
+
+    def generate(self, ids, count):
+        begin = time.perf_counter()
+        [made] = self.several([ids], count)
+        return made, self.began - begin, time.perf_counter() - self.began
+
+
+def native_packages():
+    """Where requirements-native.txt is installed, compiled at the first call."""
+    listed = pathlib.Path(__file__).parent / "requirements-native.txt"
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+    folder = cache / "attend" / "peers" / listed.read_text().splitlines()[-1].replace("==", "-")
+    if not (folder / "compiled").exists():
+        print(f"compiling {folder.name} in {folder}, once: some 10 minutes", file=sys.stderr)
+        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", "--target", folder,
+                        "-r", listed], check=True, env=os.environ | {"CMAKE_ARGS": "-DGGML_NATIVE=ON -DLLAVA_BUILD=OFF"},
+                       preexec_fn=lambda: os.nice(19))
+        (folder / "compiled").touch()
+    return str(folder)
+
+
 # ---- A process of each ----
 
 def anonymous_memory():
@@ -94,6 +160,8 @@ def first_call(kind, *arguments):
 
 def serve(pipe, kind, *arguments):
     try:
+        if kind is NativeLlamaCpp:
+            sys.path.append(arguments[-1])
         __import__(kind.name)
         model, facts = first_call(kind, *arguments)
     except Exception as error:  # whatever it is, the others are measured
@@ -180,6 +248,8 @@ class Comparison:
         self.prompts = prompts_of(path)
         self.kinds = [("attend", Attend, None), *((f"attend, {dtype}", Attend, dtype) for dtype in asked.also),
                       (XLlamaCpp.name, XLlamaCpp, None)]
+        if asked.native:
+            self.kinds.append(("llama.cpp, native", NativeLlamaCpp, native_packages()))
         self.numbers, self.said = {}, {}
 
     def round(self, number, slots, measures):
@@ -256,9 +326,21 @@ class Roof:
             self.found.append(float("nan"))
 
 
-# ---- A model to measure K-quants on: rows of SmolLM2 have no whole blocks of 256 ----
+# ---- Models to measure on what SmolLM2 does not have: its rows have no whole blocks of 256 ----
 
-WIDTH, LAYERS, HEADS, KV_HEADS, WIDE, VOCABULARY = 2048, 8, 32, 8, 5632, 32000
+VOCABULARY = 32000
+LLAMA = {"architecture": "llama", "width": 2048, "layers": 8, "heads": 32, "kv_heads": 8, "head_size": 64, "wide": 5632, "base": 10000.0}
+QWEN3 = {"architecture": "qwen3", "width": 3072, "layers": 6, "heads": 24, "kv_heads": 8, "head_size": 128, "wide": 8192, "base": 1e6}
+# The shape; the type of its matrices; that of every other layer's attn_v and ffn_down; that of its output. As llama.cpp mixes them.
+KINDS = {
+    "Q4_K_M": (LLAMA, "Q4_K", "Q6_K", "Q6_K"),
+    "Q5_K_M": (LLAMA, "Q5_K", "Q6_K", "Q6_K"),
+    "Q6_K": (LLAMA, "Q6_K", "Q6_K", "Q6_K"),
+    "Q8_0": (LLAMA, "Q8_0", "Q8_0", "Q8_0"),
+    "Q4_0": (LLAMA, "Q4_0", "Q4_0", "Q6_K"),
+    "IQ4_XS": (LLAMA, "IQ4_XS", "IQ4_XS", "Q6_K"),
+    "qwen3-Q4_K_M": (QWEN3, "Q4_K", "Q6_K", "Q6_K"),
+}
 
 
 def random_blocks(random, kind, rows, columns):
@@ -266,12 +348,15 @@ def random_blocks(random, kind, rows, columns):
     import gguf
     block, size = gguf.GGML_QUANT_SIZES[kind]
     made = random.integers(0, 256, (rows, columns // block, size), dtype=np.uint8)
+    middle = {"Q4_K": 7.5, "Q5_K": 15.5}.get(kind.name)  # of their codes, from 0 on: dmin brings it to 0
 
     def scale(d):
-        if kind == gguf.GGMLQuantizationType.Q4_K:  # d, and dmin: 7.5 for a middle of 0
-            made[..., :4] = np.array([d, 7.5 * d], np.float16).view(np.uint8)
-        else:  # Q6_K: 16 scales of 8 bits, d
+        if middle:
+            made[..., :4] = np.array([d, middle * d], np.float16).view(np.uint8)
+        elif kind.name == "Q6_K":  # its end
             made[..., -2:] = np.array([d], np.float16).view(np.uint8)
+        else:
+            made[..., :2] = np.array([d], np.float16).view(np.uint8)
 
     scale(1e-3)
     sample = gguf.dequantize(made[:64].reshape(min(rows, 64), -1), kind)
@@ -279,21 +364,7 @@ def random_blocks(random, kind, rows, columns):
     return made.reshape(rows, -1)
 
 
-def write_random(path):
-    import gguf
-    random, kinds = np.random.default_rng(7), gguf.GGMLQuantizationType
-    writer = gguf.GGUFWriter(path, "llama")
-    writer.add_context_length(4096)
-    writer.add_embedding_length(WIDTH)
-    writer.add_block_count(LAYERS)
-    writer.add_feed_forward_length(WIDE)
-    writer.add_head_count(HEADS)
-    writer.add_head_count_kv(KV_HEADS)
-    writer.add_rope_dimension_count(WIDTH // HEADS)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_rope_freq_base(10000.0)
-    writer.add_vocab_size(VOCABULARY)
-    writer.add_file_type(gguf.LlamaFileType.MOSTLY_Q4_K_M)
+def write_words(writer):
     words = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
     words += [f"\u2581w{number}" for number in range(VOCABULARY - len(words))]
     writer.add_tokenizer_model("llama")
@@ -303,25 +374,46 @@ def write_random(path):
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
 
-    def matrix(name, rows, columns, kind=kinds.Q4_K):
-        writer.add_tensor(f"{name}.weight", random_blocks(random, kind, rows, columns), raw_dtype=kind)
 
-    def norm(name):
-        writer.add_tensor(f"{name}.weight", np.ones(WIDTH, np.float32))
+def write_random(path, shape, most, wider, output):
+    import gguf
+    random, types = np.random.default_rng(7), gguf.GGMLQuantizationType
+    width, heads, kv, size = shape["width"], shape["heads"], shape["kv_heads"], shape["head_size"]
+    writer = gguf.GGUFWriter(path, shape["architecture"])
+    writer.add_context_length(4096)
+    writer.add_embedding_length(width)
+    writer.add_block_count(shape["layers"])
+    writer.add_feed_forward_length(shape["wide"])
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(kv)
+    writer.add_key_length(size)
+    writer.add_value_length(size)
+    writer.add_rope_dimension_count(size)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_freq_base(shape["base"])
+    writer.add_vocab_size(VOCABULARY)
+    write_words(writer)
 
-    matrix("token_embd", VOCABULARY, WIDTH)
-    for n in range(LAYERS):
-        kv = WIDTH // HEADS * KV_HEADS
-        for name, rows, columns in (("attn_q", WIDTH, WIDTH), ("attn_k", kv, WIDTH), ("attn_output", WIDTH, WIDTH),
-                                    ("ffn_gate", WIDE, WIDTH), ("ffn_up", WIDE, WIDTH)):
+    def matrix(name, rows, columns, kind=most):
+        writer.add_tensor(f"{name}.weight", random_blocks(random, types[kind], rows, columns), raw_dtype=types[kind])
+
+    def norm(name, count):
+        writer.add_tensor(f"{name}.weight", np.ones(count, np.float32))
+
+    matrix("token_embd", VOCABULARY, width)
+    for n in range(shape["layers"]):
+        for name, rows, columns in (("attn_q", heads * size, width), ("attn_k", kv * size, width), ("attn_output", width, heads * size),
+                                    ("ffn_gate", shape["wide"], width), ("ffn_up", shape["wide"], width)):
             matrix(f"blk.{n}.{name}", rows, columns)
-        wider = kinds.Q6_K if n % 2 == 0 else kinds.Q4_K  # as llama.cpp's Q4_K_M mixes them
-        matrix(f"blk.{n}.attn_v", kv, WIDTH, wider)
-        matrix(f"blk.{n}.ffn_down", WIDTH, WIDE, wider)
-        norm(f"blk.{n}.attn_norm")
-        norm(f"blk.{n}.ffn_norm")
-    norm("output_norm")
-    matrix("output", VOCABULARY, WIDTH, kinds.Q6_K)
+        matrix(f"blk.{n}.attn_v", kv * size, width, wider if n % 2 == 0 else most)
+        matrix(f"blk.{n}.ffn_down", width, shape["wide"], wider if n % 2 == 0 else most)
+        norm(f"blk.{n}.attn_norm", width)
+        norm(f"blk.{n}.ffn_norm", width)
+        if shape["architecture"] == "qwen3":
+            norm(f"blk.{n}.attn_q_norm", size)
+            norm(f"blk.{n}.attn_k_norm", size)
+    norm("output_norm", width)
+    matrix("output", VOCABULARY, width, output)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -338,19 +430,21 @@ def versions():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", nargs="?", type=pathlib.Path)
+    parser.add_argument("files", nargs="*", type=pathlib.Path, metavar="FILE")
     parser.add_argument("--also", nargs="*", default=[], metavar="DTYPE")
+    parser.add_argument("--native", action="store_true", help="llama.cpp compiled for this machine, too")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--random", type=pathlib.Path, metavar="DIR")
+    parser.add_argument("--kinds", nargs="*", choices=KINDS, default=["Q4_K_M"], help=f"of --random: {', '.join(KINDS)}")
     parser.add_argument("--worker", default="build/release/attend_bench")
     asked = parser.parse_args()
-    files = [asked.file] if asked.file else []
-    if asked.random:
-        files.append(asked.random / "random-llama.Q4_K_M.gguf")
+    files = list(asked.files)
+    for kind in asked.kinds if asked.random else ():
+        files.append(asked.random / f"random-{kind}.gguf")
         if not files[-1].exists():
             files[-1].parent.mkdir(parents=True, exist_ok=True)
-            write_random(files[-1])
+            write_random(files[-1], *KINDS[kind])
     processor = next(line for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name"))
     roof = Roof(asked.worker, asked.threads)
     for path in files:

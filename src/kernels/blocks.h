@@ -76,24 +76,8 @@ inline F negative(F x) {
 inline void set_scale(Chunk& to, int half, F scale) {
   to.scale[half] = products_of_bytes ? scale : Simd::mul(scale, Simd::set1(0x1p-24f));
 }
-// Of both halves.
-inline void set_scale(Chunk& to, F scale) {
-  set_scale(to, 0, scale);
-  to.scale[1] = to.scale[0];
-}
 inline void set_least(Chunk& to, F least) {
   to.least[0] = to.least[1] = least;
-}
-
-// A scale, f16, at the block's beginning.
-inline void load_scale(const BlockRows& block, Chunk& to) {
-  set_scale(to, low_f16(block.first_word(0)));
-}
-// A scale and what is added, one after the other.
-inline void load_scale_and_least(const BlockRows& block, Chunk& to) {
-  const Words head = block.first_word(0);
-  set_scale(to, low_f16(head));
-  set_least(to, high_f16(head));
 }
 
 // Four bits, each at the bottom of a byte.
@@ -101,254 +85,380 @@ inline Words spread_bits(Words bits) {
   return (bits & 15) * 0x00204081u & every_byte;
 }
 
-// 16 bytes of 4 bits: the low halves are columns 0 to 15, the high ones 16 to 31.
-inline void load_halves(const BlockRows& block, std::int64_t offset, Chunk& to) {
-  Words bytes[4];
-  block.quads(offset, bytes);
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) to.codes[i] = low_halves(bytes[i]), to.codes[4 + i] = high_halves(bytes[i]);
-}
-
-// 32 bytes of each row, without the lowest `shift` bits.
-struct Bytes {
-  Bytes(const BlockRows& block, std::int64_t offset, int shift = 0) {
-    block.quads(offset, words);
-    block.quads(offset + 16, words + 4);
-#pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) words[i] >>= shift;
-  }
-  Words words[8];
-};
-
-// A column of each byte: the bits `mask` from `shift` on.
-inline void set_codes(const Bytes& bytes, int shift, std::uint32_t mask, Chunk& to) {
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) to.codes[i] = bytes.words[i] >> shift & (mask * every_byte);
-}
-// More bits of the codes: the bits `mask` from `shift` on become those from `place` on.
-inline void add_bits(const Bytes& bytes, int shift, std::uint32_t mask, int place, Chunk& to) {
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) {
-    const Words word = bytes.words[i], moved = shift < place ? word << (place - shift) : word >> (shift - place);
-    to.codes[i] |= moved & (mask << place) * every_byte;
-  }
-}
-inline void add_fifth_bits(Words bits, Chunk& to) {
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) to.codes[i] |= spread_bits(bits >> (4 * i)) << 4;
+// The bits `mask` of each byte from `shift` on, as those from `place` on.
+inline Words some_bits(Words bytes, int shift, std::uint32_t mask, int place = 0) {
+  const Words moved = shift < place ? bytes << (place - shift) : shift > place ? bytes >> (shift - place) : bytes;
+  return moved & (mask << place) * every_byte;
 }
 
 // Codes are as many less than the bytes.
-inline void lower_codes(Chunk& to, std::int8_t by) {
-  if constexpr (products_of_bytes) return;
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) to.codes[i] = (Words)((SignedBytes)to.codes[i] - by);
+inline Words lowered(Words codes, std::int8_t by) {
+  return products_of_bytes ? codes : (Words)((SignedBytes)codes - by);
 }
 // Codes are signed bytes.
-inline void sign_codes(Chunk& to) {
-  if constexpr (!products_of_bytes) return;
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) to.codes[i] ^= 128 * every_byte;
+inline Words with_sign(Words codes) {
+  return products_of_bytes ? codes ^ 128 * every_byte : codes;
 }
 
 // The numbers of IQ4_NL and IQ4_XS.
 alignas(16) constexpr std::int8_t iq4_numbers[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                                      1,    13,   25,  38,  53,  69,  89,  113};
-inline void look_up_iq4(Chunk& to) {
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) to.codes[i] = (Words)Simd::look_up(iq4_numbers, (F)to.codes[i]);
-  sign_codes(to);
+inline Words look_up_iq4(Words codes) {
+  return with_sign((Words)Simd::look_up(iq4_numbers, (F)codes));
 }
 
-// Each unpacks the chunks from number `first` of the block on, as many as its BlockType says.
+// How the blocks of each type are unpacked: unpack() goes through the chunks from number `first` of a block on,
+// `chunks` of them, those that share bytes together, and says what it finds to `to`: codes(n, w, Words) of chunk n (its
+// columns from 4 w on), in any order; then end(n, half, scale, least) of each half of a chunk, or of both at once (half
+// is `both`), where it has all codes. Without `least` nothing is added. So what takes them may multiply where they
+// come, in registers.
+//
+// from: what the codes count from: a byte less that is the code; 0 where something is added to numbers. halves: 16
+// columns share a scale, not 32.
+constexpr int both = -1;
 
-inline __attribute__((always_inline)) void unpack_q4_0(const BlockRows& block, int, Chunk* to) {
-  load_halves(block, 2, *to);
-  lower_codes(*to, 8);
-  load_scale(block, *to);
-}
-
-inline __attribute__((always_inline)) void unpack_q4_1(const BlockRows& block, int, Chunk* to) {
-  load_halves(block, 4, *to);
-  load_scale_and_least(block, *to);
-}
-
-inline __attribute__((always_inline)) void unpack_q5_0(const BlockRows& block, int, Chunk* to) {
-  Words head[4];
-  block.quads(0, head);
-  load_halves(block, 6, *to);
-  add_fifth_bits(head[0] >> 16 | head[1] << 16, *to);
-  lower_codes(*to, 16);
-  set_scale(*to, low_f16(head[0]));
-}
-
-inline __attribute__((always_inline)) void unpack_q5_1(const BlockRows& block, int, Chunk* to) {
-  Words head[4];
-  block.quads(0, head);
-  load_halves(block, 8, *to);
-  add_fifth_bits(head[1], *to);
-  set_scale(*to, low_f16(head[0]));
-  set_least(*to, high_f16(head[0]));
-}
-
-inline __attribute__((always_inline)) void unpack_q8_0(const BlockRows& block, int, Chunk* to) {
-  block.quads(2, to->codes);
-  block.quads(18, to->codes + 4);
-  sign_codes(*to);
-  load_scale(block, *to);
-}
-
-inline __attribute__((always_inline)) void unpack_iq4_nl(const BlockRows& block, int, Chunk* to) {
-  load_halves(block, 2, *to);
-  look_up_iq4(*to);
-  load_scale(block, *to);
-}
-
-// 16 bytes of scales (4 bits) and what they are lowered by (4 bits), 64 bytes of numbers, both scales.
-inline __attribute__((always_inline)) void unpack_q2_k(const BlockRows& block, int first, Chunk* to) {
-  const Bytes bytes(block, 16 + first * 8);
-  const Words heads = block.last_word(80);
-  const F scale = low_f16(heads), least = negative(high_f16(heads));
-  Words scales[4];
-  block.quads(first * 2, scales);
-#pragma GCC unroll 4
-  for (int n = 0; n < 4; ++n) {
-    set_codes(bytes, 2 * n, 3, to[n]);
-#pragma GCC unroll 2
-    for (int half = 0; half < 2; ++half) {
-      const Words both = scales[n / 2] >> (n % 2 * 16 + 8 * half);
-      set_scale(to[n], half, Simd::mul(scale, whole(both & 15)));
-      to[n].least[half] = Simd::mul(least, whole(both >> 4 & 15));
-    }
-  }
-}
-
-// 32 bytes of third bits, 64 of numbers, 12 of scales (6 bits), the scale.
-inline __attribute__((always_inline)) void unpack_q3_k(const BlockRows& block, int first, Chunk* to) {
-  const Bytes bytes(block, 32 + first * 8), third(block, 0, first);
-  Words tail[4];  // the last 16 bytes: two of the numbers, the scales, the scale
-  block.quads(94, tail);
-  const F scale = high_f16(tail[3]);
-  // Eight scales of 4 bits in the bytes of two words, in the upper halves for the second four chunks; 2 bits more of
-  // each, those of four scales in the four bytes of a word.
-  const Words more = (tail[2] >> 16 | tail[3] << 16) >> first;
-#pragma GCC unroll 4
-  for (int n = 0; n < 4; ++n) {
-    set_codes(bytes, 2 * n, 3, to[n]);
-    add_bits(third, n, 1, 2, to[n]);
-    lower_codes(to[n], 4);
-    const Words low = (tail[n / 2] >> 16 | tail[n / 2 + 1] << 16) >> first;
-#pragma GCC unroll 2
-    for (int half = 0; half < 2; ++half) {
-      const int byte = 8 * (2 * n % 4 + half);
-      const Words bits = (low >> byte & 15) | (more >> (byte + n / 2 * 2) & 3) << 4;
-      set_scale(to[n], half, Simd::mul(scale, whole(bits - 32)));
-    }
-  }
-}
-
-// Of Q4_K and Q5_K: both scales, and 12 bytes that hold eight scales and eight numbers that are taken off, 6 bits each.
-inline void load_scales_of_k(const BlockRows& block, int first, Chunk* to) {
-  Words head[4];
-  block.quads(0, head);
-  const Words four_bits = 15 * every_byte + Words{}, upper = 0x30 * every_byte + Words{};
-  Words scales = head[1] & (63 * every_byte), lowered = head[2] & (63 * every_byte);
-  if (first != 0) {
-    scales = (head[3] & four_bits) | (head[1] >> 2 & upper);
-    lowered = (head[3] >> 4 & four_bits) | (head[2] >> 2 & upper);
-  }
-  const F scale = low_f16(head[0]), least = negative(high_f16(head[0]));
-#pragma GCC unroll 4
-  for (int n = 0; n < 4; ++n) {
-    set_scale(to[n], Simd::mul(scale, whole(scales >> (8 * n) & 255)));
-    set_least(to[n], Simd::mul(least, whole(lowered >> (8 * n) & 255)));
-  }
-}
-
-// Two chunks of each 32 bytes.
-inline void load_codes_of_k(const BlockRows& block, std::int64_t offset, Chunk* to) {
-#pragma GCC unroll 2
-  for (int n = 0; n < 4; n += 2) {
-    const Bytes bytes(block, offset + n * 16);
-    set_codes(bytes, 0, 15, to[n]);
-    set_codes(bytes, 4, 15, to[n + 1]);
-  }
-}
-
-inline __attribute__((always_inline)) void unpack_q4_k(const BlockRows& block, int first, Chunk* to) {
-  load_codes_of_k(block, 16 + first * 16, to);
-  load_scales_of_k(block, first, to);
-}
-
-inline __attribute__((always_inline)) void unpack_q5_k(const BlockRows& block, int first, Chunk* to) {
-  load_codes_of_k(block, 48 + first * 16, to);
-  const Bytes fifth(block, 16, first);
-#pragma GCC unroll 4
-  for (int n = 0; n < 4; ++n) add_bits(fifth, n, 1, 4, to[n]);
-  load_scales_of_k(block, first, to);
-}
-
-// 128 bytes of four bits, 64 of two more, 16 scales of 8 bits, the scale.
-inline __attribute__((always_inline)) void unpack_q6_k(const BlockRows& block, int first, Chunk* to) {
-  const Bytes upper(block, 128 + first * 8);
-#pragma GCC unroll 2
-  for (int n = 0; n < 2; ++n) {
-    const Bytes bytes(block, first * 16 + n * 32);
-    set_codes(bytes, 0, 15, to[n]);
-    add_bits(upper, 2 * n, 3, 4, to[n]);
-    set_codes(bytes, 4, 15, to[n + 2]);
-    add_bits(upper, 2 * n + 4, 3, 4, to[n + 2]);
-    lower_codes(to[n], 32);
-    lower_codes(to[n + 2], 32);
-  }
-  const F scale = high_f16(block.last_word(206));
-  Words scales[4];
-  block.quads(192, scales);
-  const Words low = first == 0 ? scales[0] : scales[2], high = first == 0 ? scales[1] : scales[3];
-#pragma GCC unroll 4
-  for (int n = 0; n < 4; ++n) {
-#pragma GCC unroll 2
-    for (int half = 0; half < 2; ++half) {
-      const SignedWords number = (SignedWords)((n < 2 ? low : high) << (24 - 8 * (2 * n % 4 + half))) >> 24;
-      set_scale(to[n], half, Simd::mul(scale, whole((Words)number)));
-    }
-  }
-}
-
-// The scale, two bits of each of eight scales, four more of each, 128 bytes of numbers.
-inline __attribute__((always_inline)) void unpack_iq4_xs(const BlockRows& block, int first, Chunk* to) {
-  Words head[4];
-  block.quads(0, head);
-  const F scale = low_f16(head[0]);
-  const Words low = head[1] >> (4 * first), high = head[0] >> (16 + 2 * first);
-#pragma GCC unroll 4
-  for (int n = 0; n < 4; ++n) {
-    load_halves(block, 8 + (first + n) * 16, to[n]);
-    look_up_iq4(to[n]);
-    const Words bits = (low >> (4 * n) & 15) | (high >> (2 * n) & 3) << 4;
-    set_scale(to[n], Simd::mul(scale, whole(bits - 32)));
-  }
-}
-
-using Unpack = void (*)(const BlockRows& block, int first, Chunk* to);
-
-// How a type's blocks are unpacked, and what its chunks are.
-struct BlockType {
-  Unpack unpack;
-  int chunks;         // that it unpacks at once
-  std::int32_t from;  // what its codes count from: a byte less that is the code; 0 where something is added to numbers
-  bool halves;        // 16 columns share a scale, not 32
+struct OneChunk {
+  static constexpr int chunks = 1, block_chunks = 1;
+  static constexpr bool halves = false;
+};
+struct FourChunks {
+  static constexpr int chunks = 4, block_chunks = 8;
+  static constexpr bool halves = false;
+};
+struct FourChunksOfHalves {
+  static constexpr int chunks = 4, block_chunks = 8;
+  static constexpr bool halves = true;
 };
 
-// In the order of QuantizedType.
-constexpr BlockType block_types[] = {
-    {unpack_q4_0, 1, 8, false}, {unpack_q4_1, 1, 0, false},     {unpack_q5_0, 1, 16, false},
-    {unpack_q5_1, 1, 0, false}, {unpack_q8_0, 1, 128, false},   {unpack_q2_k, 4, 0, true},
-    {unpack_q3_k, 4, 4, true},  {unpack_q4_k, 4, 0, false},     {unpack_q5_k, 4, 0, false},
-    {unpack_q6_k, 4, 32, true}, {unpack_iq4_nl, 1, 128, false}, {unpack_iq4_xs, 4, 128, false}};
+// body(w, codes) of 16 bytes of 4 bits: the low halves are columns 0 to 15, the high ones 16 to 31.
+template <class Body>
+inline __attribute__((always_inline)) void for_each_half(const BlockRows& block, std::int64_t offset, Body body) {
+  Words bytes[4];
+  block.quads(offset, bytes);
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) body(i, low_halves(bytes[i])), body(4 + i, high_halves(bytes[i]));
+}
 
-inline const BlockType& type_of(QuantizedType type) {
-  return block_types[static_cast<int>(type)];
+struct Q4_0 : OneChunk {
+  static constexpr std::int32_t from = 8;
+  template <class To>
+  static inline __attribute__((always_inline)) void unpack(const BlockRows& block, int, To& to) {
+    for_each_half(block, 2, [&](int w, Words codes) { to.codes(0, w, lowered(codes, from)); });
+    to.end(0, both, low_f16(block.first_word(0)));
+  }
+};
+
+struct Q4_1 : OneChunk {
+  static constexpr std::int32_t from = 0;
+  template <class To>
+  static inline __attribute__((always_inline)) void unpack(const BlockRows& block, int, To& to) {
+    for_each_half(block, 4, [&](int w, Words codes) { to.codes(0, w, codes); });
+    const Words head = block.first_word(0);
+    to.end(0, both, low_f16(head), high_f16(head));
+  }
+};
+
+struct Q5_0 : OneChunk {
+  static constexpr std::int32_t from = 16;
+  template <class To>
+  static inline __attribute__((always_inline)) void unpack(const BlockRows& block, int, To& to) {
+    Words head[4];
+    block.quads(0, head);
+    const Words fifth = head[0] >> 16 | head[1] << 16;
+    for_each_half(block, 6, [&](int w, Words codes) {
+      to.codes(0, w, lowered(codes | spread_bits(fifth >> (4 * w)) << 4, from));
+    });
+    to.end(0, both, low_f16(head[0]));
+  }
+};
+
+struct Q5_1 : OneChunk {
+  static constexpr std::int32_t from = 0;
+  template <class To>
+  static inline __attribute__((always_inline)) void unpack(const BlockRows& block, int, To& to) {
+    Words head[4];
+    block.quads(0, head);
+    for_each_half(block, 8, [&](int w, Words codes) { to.codes(0, w, codes | spread_bits(head[1] >> (4 * w)) << 4); });
+    to.end(0, both, low_f16(head[0]), high_f16(head[0]));
+  }
+};
+
+struct Q8_0 : OneChunk {
+  static constexpr std::int32_t from = 128;
+  template <class To>
+  static inline __attribute__((always_inline)) void unpack(const BlockRows& block, int, To& to) {
+#pragma GCC unroll 2
+    for (int part = 0; part < 2; ++part) {
+      Words bytes[4];
+      block.quads(2 + 16 * part, bytes);
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) to.codes(0, 4 * part + i, with_sign(bytes[i]));
+    }
+    to.end(0, both, low_f16(block.first_word(0)));
+  }
+};
+
+struct Iq4Nl : OneChunk {
+  static constexpr std::int32_t from = 128;
+  template <class To>
+  static inline __attribute__((always_inline)) void unpack(const BlockRows& block, int, To& to) {
+    for_each_half(block, 2, [&](int w, Words codes) { to.codes(0, w, look_up_iq4(codes)); });
+    to.end(0, both, low_f16(block.first_word(0)));
+  }
+};
+
+// 16 bytes of scales (4 bits) and what they are lowered by (4 bits), 64 bytes of numbers, both scales.
+struct Q2_K : FourChunksOfHalves {
+  static constexpr std::int32_t from = 0;
+  template <class To>
+  static inline __attribute__((always_inline)) void unpack(const BlockRows& block, int first, To& to) {
+    const Words heads = block.last_word(80);
+    const F scale = low_f16(heads), least = negative(high_f16(heads));
+    Words scales[4];
+    block.quads(first * 2, scales);
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      Words bytes[4];
+      block.quads(16 + first * 8 + 16 * half, bytes);
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) {
+#pragma GCC unroll 4
+        for (int n = 0; n < 4; ++n) to.codes(n, 4 * half + i, some_bits(bytes[i], 2 * n, 3));
+      }
+#pragma GCC unroll 4
+      for (int n = 0; n < 4; ++n) {
+        const Words pair = scales[n / 2] >> (n % 2 * 16 + 8 * half);
+        to.end(n, half, Simd::mul(scale, whole(pair & 15)), Simd::mul(least, whole(pair >> 4 & 15)));
+      }
+    }
+  }
+};
+
+// 32 bytes of third bits, 64 of numbers, 12 of scales (6 bits), the scale.
+struct Q3_K : FourChunksOfHalves {
+  static constexpr std::int32_t from = 4;
+  template <class To>
+  static inline __attribute__((always_inline)) void unpack(const BlockRows& block, int first, To& to) {
+    Words tail[4];  // the last 16 bytes: two of the numbers, the scales, the scale
+    block.quads(94, tail);
+    const F scale = high_f16(tail[3]);
+    // Eight scales of 4 bits in the bytes of two words, in the upper halves for the second four chunks; 2 bits more of
+    // each, those of four scales in the four bytes of a word.
+    const Words more = (tail[2] >> 16 | tail[3] << 16) >> first;
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      Words bytes[4], third[4];
+      block.quads(32 + first * 8 + 16 * half, bytes);
+      block.quads(16 * half, third);
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) {
+        const Words bits = third[i] >> first;
+#pragma GCC unroll 4
+        for (int n = 0; n < 4; ++n)
+          to.codes(n, 4 * half + i, lowered(some_bits(bytes[i], 2 * n, 3) | some_bits(bits, n, 1, 2), from));
+      }
+#pragma GCC unroll 4
+      for (int n = 0; n < 4; ++n) {
+        const Words low = (tail[n / 2] >> 16 | tail[n / 2 + 1] << 16) >> first;
+        const int byte = 8 * (2 * n % 4 + half);
+        const Words bits = (low >> byte & 15) | (more >> (byte + n / 2 * 2) & 3) << 4;
+        to.end(n, half, Simd::mul(scale, whole(bits - 32)));
+      }
+    }
+  }
+};
+
+// Of Q4_K and Q5_K: both scales, and 12 bytes that hold eight scales and eight numbers that are taken off, 6 bits each.
+struct ScalesOfK {
+  ScalesOfK(const BlockRows& block, int first) {
+    Words head[4];
+    block.quads(0, head);
+    const Words four_bits = 15 * every_byte + Words{}, upper = 0x30 * every_byte + Words{};
+    scales = head[1] & (63 * every_byte), less = head[2] & (63 * every_byte);
+    if (first != 0) {
+      scales = (head[3] & four_bits) | (head[1] >> 2 & upper);
+      less = (head[3] >> 4 & four_bits) | (head[2] >> 2 & upper);
+    }
+    scale = low_f16(head[0]), least = negative(high_f16(head[0]));
+  }
+  F scale_of(int n) const { return Simd::mul(scale, whole(scales >> (8 * n) & 255)); }
+  F least_of(int n) const { return Simd::mul(least, whole(less >> (8 * n) & 255)); }
+
+  Words scales, less;
+  F scale, least;
+};
+
+struct Q4_K : FourChunks {
+  static constexpr std::int32_t from = 0;
+  template <class To>
+  static inline __attribute__((always_inline)) void unpack(const BlockRows& block, int first, To& to) {
+#pragma GCC unroll 2
+    for (int n = 0; n < 4; n += 2) {
+#pragma GCC unroll 2
+      for (int part = 0; part < 2; ++part) {
+        Words bytes[4];
+        block.quads(16 + first * 16 + n * 16 + 16 * part, bytes);
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {
+          to.codes(n, 4 * part + i, low_halves(bytes[i]));
+          to.codes(n + 1, 4 * part + i, high_halves(bytes[i]));
+        }
+      }
+    }
+    const ScalesOfK scales(block, first);
+#pragma GCC unroll 4
+    for (int n = 0; n < 4; ++n) to.end(n, both, scales.scale_of(n), scales.least_of(n));
+  }
+};
+
+struct Q5_K : FourChunks {
+  static constexpr std::int32_t from = 0;
+  template <class To>
+  static inline __attribute__((always_inline)) void unpack(const BlockRows& block, int first, To& to) {
+    Words fifth[8];
+    block.quads(16, fifth);
+    block.quads(32, fifth + 4);
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) fifth[i] >>= first;
+#pragma GCC unroll 2
+    for (int n = 0; n < 4; n += 2) {
+#pragma GCC unroll 2
+      for (int part = 0; part < 2; ++part) {
+        Words bytes[4];
+        block.quads(48 + first * 16 + n * 16 + 16 * part, bytes);
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {
+          const Words bits = fifth[4 * part + i];
+          to.codes(n, 4 * part + i, low_halves(bytes[i]) | some_bits(bits, n, 1, 4));
+          to.codes(n + 1, 4 * part + i, high_halves(bytes[i]) | some_bits(bits, n + 1, 1, 4));
+        }
+      }
+    }
+    const ScalesOfK scales(block, first);
+#pragma GCC unroll 4
+    for (int n = 0; n < 4; ++n) to.end(n, both, scales.scale_of(n), scales.least_of(n));
+  }
+};
+
+// 128 bytes of four bits, 64 of two more, 16 scales of 8 bits, the scale.
+struct Q6_K : FourChunksOfHalves {
+  static constexpr std::int32_t from = 32;
+  template <class To>
+  static inline __attribute__((always_inline)) void unpack(const BlockRows& block, int first, To& to) {
+    const F scale = high_f16(block.last_word(206));
+    Words scales[4];
+    block.quads(192, scales);
+    const Words of_first = first == 0 ? scales[0] : scales[2], of_last = first == 0 ? scales[1] : scales[3];
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      Words upper[4];
+      block.quads(128 + first * 8 + 16 * half, upper);
+#pragma GCC unroll 2
+      for (int n = 0; n < 2; ++n) {
+        Words bytes[4];
+        block.quads(first * 16 + n * 32 + 16 * half, bytes);
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {
+          to.codes(n, 4 * half + i, lowered(low_halves(bytes[i]) | some_bits(upper[i], 2 * n, 3, 4), from));
+          to.codes(n + 2, 4 * half + i, lowered(high_halves(bytes[i]) | some_bits(upper[i], 2 * n + 4, 3, 4), from));
+        }
+      }
+#pragma GCC unroll 4
+      for (int n = 0; n < 4; ++n) {
+        const Words four = n < 2 ? of_first : of_last;
+        const SignedWords number = (SignedWords)(four << (24 - 8 * (2 * n % 4 + half))) >> 24;
+        to.end(n, half, Simd::mul(scale, whole((Words)number)));
+      }
+    }
+  }
+};
+
+// The scale, two bits of each of eight scales, four more of each, 128 bytes of numbers.
+struct Iq4Xs : FourChunks {
+  static constexpr std::int32_t from = 128;
+  template <class To>
+  static inline __attribute__((always_inline)) void unpack(const BlockRows& block, int first, To& to) {
+    Words head[4];
+    block.quads(0, head);
+    const F scale = low_f16(head[0]);
+    const Words low = head[1] >> (4 * first), high = head[0] >> (16 + 2 * first);
+#pragma GCC unroll 4
+    for (int n = 0; n < 4; ++n) {
+      for_each_half(block, 8 + (first + n) * 16, [&](int w, Words codes) { to.codes(n, w, look_up_iq4(codes)); });
+      const Words bits = (low >> (4 * n) & 15) | (high >> (2 * n) & 3) << 4;
+      to.end(n, both, Simd::mul(scale, whole(bits - 32)));
+    }
+  }
+};
+
+// body.operator()<Type>() of a quantized type.
+template <class Body>
+inline void with_type(QuantizedType type, Body body) {
+  switch (type) {
+    case QuantizedType::q4_0:
+      return body.template operator()<Q4_0>();
+    case QuantizedType::q4_1:
+      return body.template operator()<Q4_1>();
+    case QuantizedType::q5_0:
+      return body.template operator()<Q5_0>();
+    case QuantizedType::q5_1:
+      return body.template operator()<Q5_1>();
+    case QuantizedType::q8_0:
+      return body.template operator()<Q8_0>();
+    case QuantizedType::q2_k:
+      return body.template operator()<Q2_K>();
+    case QuantizedType::q3_k:
+      return body.template operator()<Q3_K>();
+    case QuantizedType::q4_k:
+      return body.template operator()<Q4_K>();
+    case QuantizedType::q5_k:
+      return body.template operator()<Q5_K>();
+    case QuantizedType::q6_k:
+      return body.template operator()<Q6_K>();
+    case QuantizedType::iq4_nl:
+      return body.template operator()<Iq4Nl>();
+    case QuantizedType::iq4_xs:
+      return body.template operator()<Iq4Xs>();
+  }
+}
+
+// Puts what is unpacked into memory: what is added stays as it is where a type adds nothing.
+struct ToChunks {
+  void codes(int n, int w, Words words) { chunks[n].codes[w] = words; }
+  void end(int n, int half, F scale) {
+    if (half != both) return set_scale(chunks[n], half, scale);
+    set_scale(chunks[n], 0, scale);
+    chunks[n].scale[1] = chunks[n].scale[0];
+  }
+  void end(int n, int half, F scale, F least) {
+    end(n, half, scale);
+    if (half != both)
+      chunks[n].least[half] = least;
+    else
+      set_least(chunks[n], least);
+  }
+
+  Chunk* chunks;
+};
+
+// How a type's blocks are unpacked into memory, and what its chunks are.
+struct BlockType {
+  void (*unpack)(const BlockRows& block, int first, Chunk* to);
+  int chunks;
+  std::int32_t from;
+  bool halves;
+};
+
+template <class Type>
+void unpack_chunks(const BlockRows& block, int first, Chunk* to) {
+  ToChunks chunks{to};
+  Type::unpack(block, first, chunks);
+}
+
+inline BlockType type_of(QuantizedType type) {
+  BlockType found{};
+  with_type(type, [&]<class Type>() { found = {unpack_chunks<Type>, Type::chunks, Type::from, Type::halves}; });
+  return found;
 }
 
 // The numbers in column 4 w + K of the chunk, for products of floats.

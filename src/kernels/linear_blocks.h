@@ -49,7 +49,7 @@ class BlockPanel {
 
  private:
   const BlockMatrix& of_;
-  const BlockType& type_;
+  BlockType type_;
   int chunks_of_block_, next_ = 0;  // the chunk of the block that is unpacked next
   std::int64_t at_ = 0;             // bytes from the beginning of a row to the block
   const char* rows_[width];
