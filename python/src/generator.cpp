@@ -66,11 +66,12 @@ void bind_draw(GeneratorClass& c, const char* name, const char* first, const cha
       nb::sig(signature(name, numbers + ", dtype: object = 'float32'").c_str()), doc);
 }
 
-const std::string signature_of_class =
-    "def __init__(self, seed: int = " + std::to_string(Generator::default_seed) + ") -> None";
+std::string signature_of_class() {
+  return "def __init__(self, seed: int = " + std::to_string(Generator::default_seed) + ") -> None";
+}
 
 void generator_construct(Generator* self, const nb::args& args, const nb::kwargs& keywords) {
-  const nb::list given = constructed_with("Generator", signature_of_class, args, keywords);
+  const nb::list given = constructed_with("Generator", signature_of_class(), args, keywords);
   new (self) Generator(expect<std::uint64_t>("Generator", "seed", "a whole number from 0 on", given[0]));
 }
 
@@ -87,7 +88,7 @@ void bind_initialiser(GeneratorClass& c, const char* name, Tensor (Generator::*d
 
 void bind_generator(nb::module_& m) {
   GeneratorClass c(m, "Generator", generator_class_doc);
-  c.def("__init__", &generator_construct, nb::sig(signature_of_class.c_str()));
+  c.def("__init__", &generator_construct, nb::sig(signature_of_class().c_str()));
   refuses_pickle(c, "where it stands among its numbers is not known; make one of the same seed");
   c.def("seed", &Generator::seed, nb::arg("seed"), "Start again, as torch.manual_seed.");
   bind_draw(c, "rand", &Generator::rand, "Uniform in [0, 1): torch.rand.");
