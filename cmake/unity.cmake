@@ -37,9 +37,10 @@ function(attend_unity name list)
       math(EXPR number "${number} + 1")
       set(source ${PROJECT_BINARY_DIR}/unity/${name}/${number}_${folder_${group}}.cpp)
       file(CONFIGURE OUTPUT ${source} CONTENT "#include \"${includes}\"\n" @ONLY)
-      # What a source shadows is another's, and what it keeps internal is included: no mistakes, where they are compiled one by one.
+      # A local name may be that of another source's constant, and what a source keeps internal is included: no mistakes, where
+      # they are compiled one by one.
       set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
-        "${options_${group}};-Wno-shadow;$<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>")
+        "${options_${group}};-Wno-shadow;$<$<CXX_COMPILER_ID:GNU>:-Wshadow=local;-Wno-subobject-linkage>")
       list(APPEND result ${source})
     endwhile()
   endforeach()
