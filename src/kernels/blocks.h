@@ -288,26 +288,34 @@ struct ScalesOfK {
   F scale, least;
 };
 
+// Their codes: the halves of 32 bytes from `offset` on are two chunks. more(n, w): further bits of word w of chunk n.
+template <class To, class More>
+inline __attribute__((always_inline)) void unpack_k(const BlockRows& block, int first, std::int64_t offset, To& to,
+                                                    More more) {
+#pragma GCC unroll 2
+  for (int n = 0; n < 4; n += 2) {
+#pragma GCC unroll 2
+    for (int part = 0; part < 2; ++part) {
+      Words bytes[4];
+      block.quads(offset + first * 16 + n * 16 + 16 * part, bytes);
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) {
+        const int w = 4 * part + i;
+        to.codes(n, w, low_halves(bytes[i]) | more(n, w));
+        to.codes(n + 1, w, high_halves(bytes[i]) | more(n + 1, w));
+      }
+    }
+  }
+  const ScalesOfK scales(block, first);
+#pragma GCC unroll 4
+  for (int n = 0; n < 4; ++n) to.end(n, both, scales.scale_of(n), scales.least_of(n));
+}
+
 struct Q4_K : FourChunks {
   static constexpr std::int32_t from = 0;
   template <class To>
   static inline __attribute__((always_inline)) void unpack(const BlockRows& block, int first, To& to) {
-#pragma GCC unroll 2
-    for (int n = 0; n < 4; n += 2) {
-#pragma GCC unroll 2
-      for (int part = 0; part < 2; ++part) {
-        Words bytes[4];
-        block.quads(16 + first * 16 + n * 16 + 16 * part, bytes);
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i) {
-          to.codes(n, 4 * part + i, low_halves(bytes[i]));
-          to.codes(n + 1, 4 * part + i, high_halves(bytes[i]));
-        }
-      }
-    }
-    const ScalesOfK scales(block, first);
-#pragma GCC unroll 4
-    for (int n = 0; n < 4; ++n) to.end(n, both, scales.scale_of(n), scales.least_of(n));
+    unpack_k(block, first, 16, to, [](int, int) { return Words{}; });
   }
 };
 
@@ -320,23 +328,7 @@ struct Q5_K : FourChunks {
     block.quads(32, fifth + 4);
 #pragma GCC unroll 8
     for (int i = 0; i < 8; ++i) fifth[i] >>= first;
-#pragma GCC unroll 2
-    for (int n = 0; n < 4; n += 2) {
-#pragma GCC unroll 2
-      for (int part = 0; part < 2; ++part) {
-        Words bytes[4];
-        block.quads(48 + first * 16 + n * 16 + 16 * part, bytes);
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i) {
-          const Words bits = fifth[4 * part + i];
-          to.codes(n, 4 * part + i, low_halves(bytes[i]) | some_bits(bits, n, 1, 4));
-          to.codes(n + 1, 4 * part + i, high_halves(bytes[i]) | some_bits(bits, n + 1, 1, 4));
-        }
-      }
-    }
-    const ScalesOfK scales(block, first);
-#pragma GCC unroll 4
-    for (int n = 0; n < 4; ++n) to.end(n, both, scales.scale_of(n), scales.least_of(n));
+    unpack_k(block, first, 48, to, [&](int n, int w) { return some_bits(fifth[w], n, 1, 4); });
   }
 };
 
