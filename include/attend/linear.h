@@ -52,7 +52,8 @@ class ATTEND_API Linear {
   // multiplies bytes (target avx512_bf16) by digits of x that are as exact (docs/numerics.md). They are unpacked in
   // registers: for up to 8 rows of x where they pass by, for more a panel at a time; a row has the same bits either
   // way. Throws bad_shape; bad_value for a head that can't be interleaved.
-  static Linear borrow(const QuantizedView& weight, const std::optional<View>& bias = std::nullopt);
+  static Linear borrow(const QuantizedView& weight, const std::optional<View>& bias = std::nullopt,
+                       Activations activations = Activations::exact);
 
   // The same layer computing in dtype, f32 or bf16. bf16: weights and x rounded to bf16, products summed in f32, the
   // bias added in f32, y rounded to bf16. Throws bad_dtype.
@@ -80,6 +81,7 @@ class ATTEND_API Linear {
   // [out,in], dtype(); empty where it is quantized
   View weight() const ATTEND_LIFETIMEBOUND { return borrowed_ ? *borrowed_ : weight_.view(); }
   const std::optional<QuantizedView>& quantized() const { return quantized_; }
+  Activations activations() const { return activations_; }
   // Rows [first, last) of the weight, whatever it is, as f32 [last - first,in]. Throws bad_value.
   Tensor weight_rows(std::int64_t first, std::int64_t last) const;
   const std::optional<Tensor>& bias() const { return bias_; }  // [out], f32
@@ -96,6 +98,7 @@ class ATTEND_API Linear {
   Tensor weight_;                           // empty where it is borrowed
   std::optional<View> borrowed_;            // row-major or transposed
   std::optional<QuantizedView> quantized_;  // of whole blocks
+  Activations activations_ = Activations::exact;
   std::optional<Tensor> bias_;
   Tensor packed_;  // empty where it is borrowed, but for kernels that have no products of its dtype
 };

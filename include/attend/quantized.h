@@ -31,6 +31,16 @@ ATTEND_API std::string_view name_of(QuantizedType type);
 ATTEND_API std::int64_t block_size(QuantizedType type);
 ATTEND_API std::int64_t block_bytes(QuantizedType type);
 
+// What becomes of the rows that meet quantized weights. Rounded rows are whole numbers times a scale for each 32
+// columns.
+enum class ATTEND_API Activations : std::uint8_t {
+  exact,  // they stay as fine as f32 is
+  fast,   // 16 bits
+  int8,   // 8 bits
+};
+// "exact", "fast", "int8"
+ATTEND_API std::string_view name_of(Activations activations);
+
 // A matrix [rows,columns] of somebody else's memory, row after row, each of whole blocks.
 struct ATTEND_API QuantizedView {
   const void* data = nullptr;

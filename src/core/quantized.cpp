@@ -33,6 +33,17 @@ const Facts& facts(QuantizedType type) {
 std::string_view name_of(QuantizedType type) {
   return facts(type).name;
 }
+std::string_view name_of(Activations activations) {
+  switch (activations) {
+    case Activations::exact:
+      return "exact";
+    case Activations::fast:
+      return "fast";
+    case Activations::int8:
+      return "int8";
+  }
+  return {};
+}
 std::int64_t block_size(QuantizedType type) {
   return facts(type).size;
 }

@@ -16,13 +16,10 @@ constexpr std::int64_t chunk_columns = 32;
 // Chunks that are unpacked at once, at most: those that share bytes.
 constexpr int chunks_at_once = 4;
 
-// Whether the products take codes as bytes from 0 on, by dot_u8, or as signed bytes that become floats.
-constexpr bool products_of_bytes = Simd::byte_products;
-
 // 32 columns of `lanes` rows: column 4 w + k is byte k of codes[w], times the scale of its half, and what is added: -0
-// unless the type has it, so that every number stays what it is. Products of bytes: less what the type's codes count
-// from (BlockType). Products of floats: the scale is 2^-24 of what is meant, as a byte counts where it stands, at the
-// top of a word.
+// unless the type has it, so that every number stays what it is. Products of bytes take the codes as bytes from 0 on:
+// less what the type's codes count from. Products of floats take signed bytes, and the scale is 2^-24 of what is meant,
+// as a byte counts where it stands, at the top of a word.
 struct Chunk {
   Words codes[8];
   F scale[2], least[2];
@@ -34,19 +31,19 @@ struct BlockRows {
   std::int64_t at;          // bytes from the beginning of a row to its block
 
   // 16 bytes of each.
-  void quads(std::int64_t offset, Words* to) const {
+  inline __attribute__((always_inline)) void quads(std::int64_t offset, Words* to) const {
     F words[4];
     Simd::load_quads(rows, at + offset, words);
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) to[i] = (Words)words[i];
   }
   // One word of each: the first of 16 bytes, or the last, where they end with the block.
-  Words first_word(std::int64_t offset) const {
+  inline __attribute__((always_inline)) Words first_word(std::int64_t offset) const {
     Words words[4];
     quads(offset, words);
     return words[0];
   }
-  Words last_word(std::int64_t offset) const {
+  inline __attribute__((always_inline)) Words last_word(std::int64_t offset) const {
     Words words[4];
     quads(offset - 12, words);
     return words[3];
@@ -73,12 +70,6 @@ inline F whole(Words numbers) {
 inline F negative(F x) {
   return Simd::sub(Simd::set1(-0.0f), x);
 }
-inline void set_scale(Chunk& to, int half, F scale) {
-  to.scale[half] = products_of_bytes ? scale : Simd::mul(scale, Simd::set1(0x1p-24f));
-}
-inline void set_least(Chunk& to, F least) {
-  to.least[0] = to.least[1] = least;
-}
 
 // Four bits, each at the bottom of a byte.
 inline Words spread_bits(Words bits) {
@@ -92,19 +83,22 @@ inline Words some_bits(Words bytes, int shift, std::uint32_t mask, int place = 0
 }
 
 // Codes are as many less than the bytes.
+template <class To>
 inline Words lowered(Words codes, std::int8_t by) {
-  return products_of_bytes ? codes : (Words)((SignedBytes)codes - by);
+  return To::bytes ? codes : (Words)((SignedBytes)codes - by);
 }
 // Codes are signed bytes.
+template <class To>
 inline Words with_sign(Words codes) {
-  return products_of_bytes ? codes ^ 128 * every_byte : codes;
+  return To::bytes ? codes ^ 128 * every_byte : codes;
 }
 
 // The numbers of IQ4_NL and IQ4_XS.
 alignas(16) constexpr std::int8_t iq4_numbers[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                                      1,    13,   25,  38,  53,  69,  89,  113};
+template <class To>
 inline Words look_up_iq4(Words codes) {
-  return with_sign((Words)Simd::look_up(iq4_numbers, (F)codes));
+  return with_sign<To>((Words)Simd::look_up(iq4_numbers, (F)codes));
 }
 
 // How the blocks of each type are unpacked: unpack() goes through the chunks from number `first` of a block on,
@@ -113,8 +107,8 @@ inline Words look_up_iq4(Words codes) {
 // is `both`), where it has all codes. Without `least` nothing is added. So what takes them may multiply where they
 // come, in registers.
 //
-// from: what the codes count from: a byte less that is the code; 0 where something is added to numbers. halves: 16
-// columns share a scale, not 32.
+// from: what the codes count from: a byte less that is the code; 0 where something is added to numbers. most: the
+// largest byte. halves: 16 columns share a scale, not 32. To::bytes: whether it takes codes as bytes from 0 on.
 constexpr int both = -1;
 
 struct OneChunk {
@@ -140,16 +134,16 @@ inline __attribute__((always_inline)) void for_each_half(const BlockRows& block,
 }
 
 struct Q4_0 : OneChunk {
-  static constexpr std::int32_t from = 8;
+  static constexpr std::int32_t from = 8, most = 15;
   template <class To>
   static inline __attribute__((always_inline)) void unpack(const BlockRows& block, int, To& to) {
-    for_each_half(block, 2, [&](int w, Words codes) { to.codes(0, w, lowered(codes, from)); });
+    for_each_half(block, 2, [&](int w, Words codes) { to.codes(0, w, lowered<To>(codes, from)); });
     to.end(0, both, low_f16(block.first_word(0)));
   }
 };
 
 struct Q4_1 : OneChunk {
-  static constexpr std::int32_t from = 0;
+  static constexpr std::int32_t from = 0, most = 15;
   template <class To>
   static inline __attribute__((always_inline)) void unpack(const BlockRows& block, int, To& to) {
     for_each_half(block, 4, [&](int w, Words codes) { to.codes(0, w, codes); });
@@ -159,21 +153,21 @@ struct Q4_1 : OneChunk {
 };
 
 struct Q5_0 : OneChunk {
-  static constexpr std::int32_t from = 16;
+  static constexpr std::int32_t from = 16, most = 31;
   template <class To>
   static inline __attribute__((always_inline)) void unpack(const BlockRows& block, int, To& to) {
     Words head[4];
     block.quads(0, head);
     const Words fifth = head[0] >> 16 | head[1] << 16;
     for_each_half(block, 6, [&](int w, Words codes) {
-      to.codes(0, w, lowered(codes | spread_bits(fifth >> (4 * w)) << 4, from));
+      to.codes(0, w, lowered<To>(codes | spread_bits(fifth >> (4 * w)) << 4, from));
     });
     to.end(0, both, low_f16(head[0]));
   }
 };
 
 struct Q5_1 : OneChunk {
-  static constexpr std::int32_t from = 0;
+  static constexpr std::int32_t from = 0, most = 31;
   template <class To>
   static inline __attribute__((always_inline)) void unpack(const BlockRows& block, int, To& to) {
     Words head[4];
@@ -184,7 +178,7 @@ struct Q5_1 : OneChunk {
 };
 
 struct Q8_0 : OneChunk {
-  static constexpr std::int32_t from = 128;
+  static constexpr std::int32_t from = 128, most = 255;
   template <class To>
   static inline __attribute__((always_inline)) void unpack(const BlockRows& block, int, To& to) {
 #pragma GCC unroll 2
@@ -192,24 +186,24 @@ struct Q8_0 : OneChunk {
       Words bytes[4];
       block.quads(2 + 16 * part, bytes);
 #pragma GCC unroll 4
-      for (int i = 0; i < 4; ++i) to.codes(0, 4 * part + i, with_sign(bytes[i]));
+      for (int i = 0; i < 4; ++i) to.codes(0, 4 * part + i, with_sign<To>(bytes[i]));
     }
     to.end(0, both, low_f16(block.first_word(0)));
   }
 };
 
 struct Iq4Nl : OneChunk {
-  static constexpr std::int32_t from = 128;
+  static constexpr std::int32_t from = 128, most = 255;
   template <class To>
   static inline __attribute__((always_inline)) void unpack(const BlockRows& block, int, To& to) {
-    for_each_half(block, 2, [&](int w, Words codes) { to.codes(0, w, look_up_iq4(codes)); });
+    for_each_half(block, 2, [&](int w, Words codes) { to.codes(0, w, look_up_iq4<To>(codes)); });
     to.end(0, both, low_f16(block.first_word(0)));
   }
 };
 
 // 16 bytes of scales (4 bits) and what they are lowered by (4 bits), 64 bytes of numbers, both scales.
 struct Q2_K : FourChunksOfHalves {
-  static constexpr std::int32_t from = 0;
+  static constexpr std::int32_t from = 0, most = 3;
   template <class To>
   static inline __attribute__((always_inline)) void unpack(const BlockRows& block, int first, To& to) {
     const Words heads = block.last_word(80);
@@ -236,7 +230,7 @@ struct Q2_K : FourChunksOfHalves {
 
 // 32 bytes of third bits, 64 of numbers, 12 of scales (6 bits), the scale.
 struct Q3_K : FourChunksOfHalves {
-  static constexpr std::int32_t from = 4;
+  static constexpr std::int32_t from = 4, most = 7;
   template <class To>
   static inline __attribute__((always_inline)) void unpack(const BlockRows& block, int first, To& to) {
     Words tail[4];  // the last 16 bytes: two of the numbers, the scales, the scale
@@ -255,7 +249,7 @@ struct Q3_K : FourChunksOfHalves {
         const Words bits = third[i] >> first;
 #pragma GCC unroll 4
         for (int n = 0; n < 4; ++n)
-          to.codes(n, 4 * half + i, lowered(some_bits(bytes[i], 2 * n, 3) | some_bits(bits, n, 1, 2), from));
+          to.codes(n, 4 * half + i, lowered<To>(some_bits(bytes[i], 2 * n, 3) | some_bits(bits, n, 1, 2), from));
       }
 #pragma GCC unroll 4
       for (int n = 0; n < 4; ++n) {
@@ -312,7 +306,7 @@ inline __attribute__((always_inline)) void unpack_k(const BlockRows& block, int 
 }
 
 struct Q4_K : FourChunks {
-  static constexpr std::int32_t from = 0;
+  static constexpr std::int32_t from = 0, most = 15;
   template <class To>
   static inline __attribute__((always_inline)) void unpack(const BlockRows& block, int first, To& to) {
     unpack_k(block, first, 16, to, [](int, int) { return Words{}; });
@@ -320,7 +314,7 @@ struct Q4_K : FourChunks {
 };
 
 struct Q5_K : FourChunks {
-  static constexpr std::int32_t from = 0;
+  static constexpr std::int32_t from = 0, most = 31;
   template <class To>
   static inline __attribute__((always_inline)) void unpack(const BlockRows& block, int first, To& to) {
     Words fifth[8];
@@ -334,7 +328,7 @@ struct Q5_K : FourChunks {
 
 // 128 bytes of four bits, 64 of two more, 16 scales of 8 bits, the scale.
 struct Q6_K : FourChunksOfHalves {
-  static constexpr std::int32_t from = 32;
+  static constexpr std::int32_t from = 32, most = 63;
   template <class To>
   static inline __attribute__((always_inline)) void unpack(const BlockRows& block, int first, To& to) {
     const F scale = high_f16(block.last_word(206));
@@ -351,8 +345,9 @@ struct Q6_K : FourChunksOfHalves {
         block.quads(first * 16 + n * 32 + 16 * half, bytes);
 #pragma GCC unroll 4
         for (int i = 0; i < 4; ++i) {
-          to.codes(n, 4 * half + i, lowered(low_halves(bytes[i]) | some_bits(upper[i], 2 * n, 3, 4), from));
-          to.codes(n + 2, 4 * half + i, lowered(high_halves(bytes[i]) | some_bits(upper[i], 2 * n + 4, 3, 4), from));
+          to.codes(n, 4 * half + i, lowered<To>(low_halves(bytes[i]) | some_bits(upper[i], 2 * n, 3, 4), from));
+          to.codes(n + 2, 4 * half + i,
+                   lowered<To>(high_halves(bytes[i]) | some_bits(upper[i], 2 * n + 4, 3, 4), from));
         }
       }
 #pragma GCC unroll 4
@@ -367,7 +362,7 @@ struct Q6_K : FourChunksOfHalves {
 
 // The scale, two bits of each of eight scales, four more of each, 128 bytes of numbers.
 struct Iq4Xs : FourChunks {
-  static constexpr std::int32_t from = 128;
+  static constexpr std::int32_t from = 128, most = 255;
   template <class To>
   static inline __attribute__((always_inline)) void unpack(const BlockRows& block, int first, To& to) {
     Words head[4];
@@ -376,7 +371,7 @@ struct Iq4Xs : FourChunks {
     const Words low = head[1] >> (4 * first), high = head[0] >> (16 + 2 * first);
 #pragma GCC unroll 4
     for (int n = 0; n < 4; ++n) {
-      for_each_half(block, 8 + (first + n) * 16, [&](int w, Words codes) { to.codes(n, w, look_up_iq4(codes)); });
+      for_each_half(block, 8 + (first + n) * 16, [&](int w, Words codes) { to.codes(n, w, look_up_iq4<To>(codes)); });
       const Words bits = (low >> (4 * n) & 15) | (high >> (2 * n) & 3) << 4;
       to.end(n, both, Simd::mul(scale, whole(bits - 32)));
     }
@@ -414,42 +409,44 @@ inline void with_type(QuantizedType type, Body body) {
   }
 }
 
-// Puts what is unpacked into memory: what is added stays as it is where a type adds nothing.
+// Puts what is unpacked into memory, chunk n at [n * vectors]: what is added stays as it is where a type adds nothing.
+template <bool Bytes>
 struct ToChunks {
-  void codes(int n, int w, Words words) { chunks[n].codes[w] = words; }
+  static constexpr bool bytes = Bytes;
+
+  void codes(int n, int w, Words words) { chunks[n * vectors].codes[w] = words; }
   void end(int n, int half, F scale) {
-    if (half != both) return set_scale(chunks[n], half, scale);
-    set_scale(chunks[n], 0, scale);
-    chunks[n].scale[1] = chunks[n].scale[0];
+    Chunk& to = chunks[n * vectors];
+    if (!Bytes) scale = Simd::mul(scale, Simd::set1(0x1p-24f));
+    if (half != 1) to.scale[0] = scale;
+    if (half != 0) to.scale[1] = scale;
   }
   void end(int n, int half, F scale, F least) {
     end(n, half, scale);
-    if (half != both)
-      chunks[n].least[half] = least;
-    else
-      set_least(chunks[n], least);
+    Chunk& to = chunks[n * vectors];
+    if (half != 1) to.least[0] = least;
+    if (half != 0) to.least[1] = least;
   }
 
   Chunk* chunks;
 };
 
-// How a type's blocks are unpacked into memory, and what its chunks are.
+// How a type's blocks are unpacked into memory, and how many chunks at once.
 struct BlockType {
   void (*unpack)(const BlockRows& block, int first, Chunk* to);
   int chunks;
-  std::int32_t from;
-  bool halves;
 };
 
-template <class Type>
+template <bool Bytes, class Type>
 void unpack_chunks(const BlockRows& block, int first, Chunk* to) {
-  ToChunks chunks{to};
+  ToChunks<Bytes> chunks{to};
   Type::unpack(block, first, chunks);
 }
 
+template <bool Bytes>
 inline BlockType type_of(QuantizedType type) {
   BlockType found{};
-  with_type(type, [&]<class Type>() { found = {unpack_chunks<Type>, Type::chunks, Type::from, Type::halves}; });
+  with_type(type, [&]<class Type>() { found = {unpack_chunks<Bytes, Type>, Type::chunks}; });
   return found;
 }
 

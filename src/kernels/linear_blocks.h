@@ -22,12 +22,14 @@ inline void rows_of(const BlockMatrix& of, std::int64_t first, std::int64_t last
 
 // The rows of a panel, `width` of them. Chunks of columns are unpacked for all of them, those that share bytes
 // together.
+template <bool Bytes>
 class BlockPanel {
  public:
   explicit BlockPanel(const BlockMatrix& of)
-      : of_(of), type_(type_of(of.matrix.type)), chunks_of_block_(static_cast<int>(of.block_size / chunk_columns)) {
-    for (auto& of_vector : chunks_)
-      for (Chunk& chunk : of_vector) set_least(chunk, Simd::set1(-0.0f));
+      : of_(of),
+        type_(type_of<Bytes>(of.matrix.type)),
+        chunks_of_block_(static_cast<int>(of.block_size / chunk_columns)) {
+    for (Chunk& chunk : chunks_) chunk.least[0] = chunk.least[1] = Simd::set1(-0.0f);
   }
 
   void start(std::int64_t first, std::int64_t last) {
@@ -37,15 +39,15 @@ class BlockPanel {
 
   // The chunks that come next, chunks() of them, of `vectors_used` vectors of rows.
   void unpack(int vectors_used = vectors) {
-    for (int v = 0; v < vectors_used; ++v) type_.unpack({rows_ + v * lanes, at_}, next_, chunks_[v]);
+    for (int v = 0; v < vectors_used; ++v) type_.unpack({rows_ + v * lanes, at_}, next_, chunks_ + v);
     next_ += type_.chunks;
     if (next_ < chunks_of_block_) return;
     next_ = 0, at_ += of_.block_bytes;
   }
 
-  const BlockType& type() const { return type_; }
-  int chunks() const { return type_.chunks; }
-  const Chunk& chunk(int v, int n) const { return chunks_[v][n]; }
+  int count() const { return type_.chunks; }
+  const Chunk* chunks() const { return chunks_; }  // [count()][vectors]
+  const Chunk& chunk(int v, int n) const { return chunks_[n * vectors + v]; }
 
  private:
   const BlockMatrix& of_;
@@ -53,7 +55,7 @@ class BlockPanel {
   int chunks_of_block_, next_ = 0;  // the chunk of the block that is unpacked next
   std::int64_t at_ = 0;             // bytes from the beginning of a row to the block
   const char* rows_[width];
-  Chunk chunks_[vectors][chunks_at_once];
+  Chunk chunks_[chunks_at_once * vectors];
 };
 
 // body(w, constant of k, of the columns 4 w + k): all of a chunk.
@@ -70,11 +72,11 @@ inline __attribute__((always_inline)) void for_each_column(Body body) {
 
 // One panel of pack(): outputs [first, last), at most `width`.
 inline void pack_linear_blocks(const BlockMatrix& of, std::int64_t first, std::int64_t last, float* packed) {
-  BlockPanel panel(of);
+  BlockPanel<false> panel(of);
   panel.start(first, last);
   for (std::int64_t column = 0; column < of.matrix.columns;) {
     panel.unpack();
-    for (int n = 0; n < panel.chunks(); ++n, column += chunk_columns) {
+    for (int n = 0; n < panel.count(); ++n, column += chunk_columns) {
       for (int v = 0; v < vectors; ++v) {
         float* to = packed + column * width + v * lanes;
         const Chunk& chunk = panel.chunk(v, n);
@@ -101,13 +103,13 @@ inline void store_rows(const Chunk& chunk, std::int64_t rows, float* to, std::in
 
 // Rows [first, last) as f32, `stride` floats from one to the next.
 inline void widen_blocks(const BlockMatrix& of, std::int64_t first, std::int64_t last, float* to, std::int64_t stride) {
-  BlockPanel panel(of);
+  BlockPanel<false> panel(of);
   for (std::int64_t row = first; row < last; row += lanes) {
     const std::int64_t rows = min_of<std::int64_t>(lanes, last - row);
     panel.start(row, last);
     for (std::int64_t column = 0; column < of.matrix.columns;) {
       panel.unpack(1);
-      for (int n = 0; n < panel.chunks(); ++n, column += chunk_columns)
+      for (int n = 0; n < panel.count(); ++n, column += chunk_columns)
         store_rows(panel.chunk(0, n), rows, to + (row - first) * stride + column, stride);
     }
   }
@@ -168,7 +170,7 @@ class LinearBlocks {
     for (std::int64_t i = 0; i < floats; ++i) part_[i] = 0;
     for (std::int64_t column = begin; column < end;) {
       panel_.unpack();
-      for (int n = 0; n < panel_.chunks(); ++n, column += chunk_columns) {
+      for (int n = 0; n < panel_.count(); ++n, column += chunk_columns) {
         ahead.ask();
         std::int64_t r = 0;
         for (; r + height <= rows_; r += height) add_chunk<height>(r, column, n);
@@ -214,24 +216,22 @@ class LinearBlocks {
   const LinearOperands& a_;
   const BlockMatrix& of_;
   std::int64_t rows_;
-  BlockPanel panel_;
+  BlockPanel<false> panel_;
   alignas(64) float part_[linear_stream_rows * width];
   alignas(64) float sums_[linear_stream_rows * width];
 };
 
-// What Target::linear has, by products of floats.
-struct FloatBlocks {
-  static constexpr void (*prepare)(const float* x, std::int64_t columns, float* to) = nullptr;
-  static constexpr auto pack = pack_linear_blocks;
-  static void run(const LinearOperands& a, QuantizedType, std::int64_t first, std::int64_t last) {
-    LinearPanel<DotF32>(a, first, last, 0).run();
-  }
-  static void stream(const LinearOperands& a, const BlockMatrix& of, std::int64_t rows, std::int64_t begin,
-                     std::int64_t end) {
-    LinearBlocks(a, of, rows).run(begin, end);
-  }
-  static constexpr auto widen = widen_blocks;
-};
+void run_blocks(const LinearOperands& a, std::int64_t first, std::int64_t last) {
+  LinearPanel<DotF32>(a, first, last, 0).run();
+}
+
+void stream_blocks(const LinearOperands& a, const BlockMatrix& of, std::int64_t rows, std::int64_t begin,
+                   std::int64_t end) {
+  LinearBlocks(a, of, rows).run(begin, end);
+}
+
+constexpr BlockKernels float_blocks = {
+    .prepared_bytes = 0, .prepare = nullptr, .pack = pack_linear_blocks, .run = run_blocks, .stream = stream_blocks};
 
 }  // namespace
 }  // namespace attend::inline v0::kernels

@@ -281,6 +281,18 @@ struct SummaryKernels {
   void (*exponentiate)(DType dtype, float lse, float lse_low, float* row, std::int64_t count);
 };
 
+// Products with weights of one quantized type.
+struct BlockKernels {
+  // Rows of x are f32 where prepare is null, or what it makes of `columns` of them: so many bytes for each 32.
+  std::int64_t prepared_bytes;
+  void (*prepare)(const float* x, std::int64_t columns, void* to);
+  // LinearKernels::pack_rows() of one panel, which floats() of panel_rows outputs have room for; run() of it; stream().
+  void (*pack)(const BlockMatrix& weight, std::int64_t first, std::int64_t last, float* packed);
+  void (*run)(const LinearOperands& operands, std::int64_t first, std::int64_t last);
+  void (*stream)(const LinearOperands& operands, const BlockMatrix& weight, std::int64_t rows, std::int64_t begin,
+                 std::int64_t end);
+};
+
 struct LinearKernels {
   // Weights [out,in] in the order in which run() reads them: floats() of them, for x of that dtype (f32; bf16 where
   // bf16_dot).
@@ -295,14 +307,8 @@ struct LinearKernels {
   // All rows, at most linear_stream_rows, and panels [begin, end) of them, from weights that lie row by row and are
   // read once. The bits of run().
   void (*stream)(const LinearOperands& operands, std::int64_t rows, std::int64_t begin, std::int64_t end);
-  // The same of quantized weights. Rows of x are f32, or what prepare() makes of `columns` of them, in as many floats,
-  // where it is not null.
-  void (*prepare)(const float* x, std::int64_t columns, float* to);
-  // Of one panel, which floats() of panel_rows outputs have room for.
-  void (*pack_blocks)(const BlockMatrix& weight, std::int64_t first, std::int64_t last, float* packed);
-  void (*run_blocks)(const LinearOperands& operands, QuantizedType type, std::int64_t first, std::int64_t last);
-  void (*stream_blocks)(const LinearOperands& operands, const BlockMatrix& weight, std::int64_t rows,
-                        std::int64_t begin, std::int64_t end);
+  // The same of quantized weights of that type.
+  BlockKernels (*blocks)(QuantizedType type, Activations activations);
   // Rows [first, last) as f32, `stride` floats from one to the next.
   void (*widen)(const BlockMatrix& weight, std::int64_t first, std::int64_t last, float* to, std::int64_t stride);
 };

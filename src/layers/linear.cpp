@@ -61,17 +61,33 @@ const void* rows_of(const View& x, DType dtype, DType rounding, Tensor& made) {
   return made.raw();
 }
 
-// Rows of x as quantized weights meet them; `made` holds them where they are not x itself.
-const void* rows_for_blocks(const void* x, std::int64_t count, std::int64_t in, Tensor& made) {
-  const auto prepare = kernels::target().linear.prepare;
-  if (!prepare) return x;
-  if (made.count() > 0) return made.raw();
-  made = Tensor::uninitialized({count, in});
-  parallel_for(count, parallel_copies / in + 1, [&](std::int64_t begin, std::int64_t end) {
-    prepare(static_cast<const float*>(x) + begin * in, (end - begin) * in, made.data<float>() + begin * in);
-  });
-  return made.raw();
-}
+// Rows of x [rows,in] as quantized weights meet them, made once for layers that take them alike.
+class RowsForBlocks {
+ public:
+  RowsForBlocks(const void* x, std::int64_t rows, std::int64_t in)
+      : x_(static_cast<const float*>(x)), rows_(rows), in_(in) {}
+
+  const void* of(const kernels::BlockKernels& kernels) {
+    if (!kernels.prepare) return x_;
+    if (made_for_ != kernels.prepare) make(kernels);
+    return made_.back().raw();
+  }
+
+ private:
+  void make(const kernels::BlockKernels& kernels) {
+    const std::int64_t bytes = in_ / 32 * kernels.prepared_bytes;
+    auto* to = static_cast<std::byte*>(made_.emplace_back(Tensor::uninitialized({rows_, bytes}, DType::i8)).raw());
+    parallel_for(rows_, parallel_copies / in_ + 1, [&](std::int64_t begin, std::int64_t end) {
+      kernels.prepare(x_ + begin * in_, (end - begin) * in_, to + begin * bytes);
+    });
+    made_for_ = kernels.prepare;
+  }
+
+  const float* x_;
+  std::int64_t rows_, in_;
+  decltype(kernels::BlockKernels::prepare) made_for_ = nullptr;
+  std::vector<Tensor> made_;
+};
 
 // Outputs [first, last) alone, whose weights are in `panel`.
 kernels::LinearOperands of_panel(const kernels::LinearOperands& operands, std::int64_t first, std::int64_t last,
@@ -95,9 +111,10 @@ class Product {
   };
 
   Product(const kernels::LinearOperands& operands, std::int64_t rows, Weights weights,
-          const kernels::BlockMatrix& blocks = {})
+          const kernels::BlockMatrix& blocks = {}, const kernels::BlockKernels& block_kernels = {})
       : operands_(operands),
         blocks_(blocks),
+        block_kernels_(block_kernels),
         weights_(weights),
         rows_(rows),
         panels_(divide_up(operands.out, target_.panel_rows)) {}
@@ -129,7 +146,7 @@ class Product {
   void run(std::int64_t item, float* scratch) const {
     if (streams()) {
       const std::int64_t begin = item * panels_of_item_, end = std::min(panels_, begin + panels_of_item_);
-      if (weights_ == Weights::blocks) return target_.linear.stream_blocks(operands_, blocks_, rows_, begin, end);
+      if (weights_ == Weights::blocks) return block_kernels_.stream(operands_, blocks_, rows_, begin, end);
       return target_.linear.stream(operands_, rows_, begin, end);
     }
     // Items count through the panels of outputs first: the rows of x stay in the L2 cache meanwhile.
@@ -165,7 +182,7 @@ class Product {
     if (weights_ == Weights::rows) {
       target_.linear.pack_rows(operands_.dtype, operands_.weight, operands_.in, first, last, panel);
     } else if (weights_ == Weights::blocks) {
-      target_.linear.pack_blocks(blocks_, first, last, panel);
+      block_kernels_.pack(blocks_, first, last, panel);
     } else {
       kernels::linear_pack_columns(operands_.dtype, operands_.weight, operands_.in, operands_.out, first, last,
                                    target_.panel_rows, panel);
@@ -174,7 +191,7 @@ class Product {
     for (std::int64_t row = begin; row < end; row += kernels::linear_rows) {
       const std::int64_t row_end = std::min(row + kernels::linear_rows, end);
       if (weights_ == Weights::blocks) {
-        target_.linear.run_blocks(part, blocks_.matrix.type, row, row_end);
+        block_kernels_.run(part, row, row_end);
       } else {
         target_.linear.run(part, row, row_end, 0);
       }
@@ -184,6 +201,7 @@ class Product {
   const kernels::Target& target_ = kernels::target();
   kernels::LinearOperands operands_;
   kernels::BlockMatrix blocks_;
+  kernels::BlockKernels block_kernels_;
   Weights weights_;
   std::int64_t rows_, panels_;
   std::int64_t panels_of_item_ = 0, items_ = 0;  // since cut()
@@ -347,11 +365,12 @@ Linear Linear::borrow(const View& weight, const std::optional<View>& bias) {
   return layer;
 }
 
-Linear Linear::borrow(const QuantizedView& weight, const std::optional<View>& bias) {
+Linear Linear::borrow(const QuantizedView& weight, const std::optional<View>& bias, Activations activations) {
   check_blocks("Linear", weight);
   if (bias) check_bias(*bias, {weight.rows, weight.columns});
   Linear layer;
   layer.quantized_ = weight;
+  layer.activations_ = activations;
   if (bias) layer.bias_ = bias->to(DType::f32);
   return layer;
 }
@@ -409,8 +428,9 @@ std::vector<Tensor> Linear::forward_each(const std::vector<const Linear*>& layer
   }
   std::vector<Tensor> results;
   std::vector<Product> products;
-  Tensor made, made_for_blocks;
+  Tensor made;
   const void* rows = rows_of(x, product, dtype, made);
+  RowsForBlocks rows_for_blocks(rows, x.count() / layers.front()->in_size(), layers.front()->in_size());
   for (const Linear* layer : layers) {
     results.push_back(Tensor::uninitialized(with_last(x.shape(), layer->out_size()), made_dtype));
     kernels::LinearOperands operands;
@@ -423,9 +443,11 @@ std::vector<Tensor> Linear::forward_each(const std::vector<const Linear*>& layer
     operands.bias = layer->bias_ ? layer->bias_->data<float>() : nullptr;
     Product::Weights weights = Product::Weights::packed;
     kernels::BlockMatrix blocks;
+    kernels::BlockKernels block_kernels{};
     if (layer->quantized_) {
       blocks = cut(*layer->quantized_);
-      operands.x = rows_for_blocks(rows, x.count() / layer->in_size(), layer->in_size(), made_for_blocks);
+      block_kernels = kernels::target().linear.blocks(layer->quantized_->type, layer->activations_);
+      operands.x = rows_for_blocks.of(block_kernels);
       weights = Product::Weights::blocks;
     } else if (layer->packed_.count() > 0) {
       operands.packed = layer->packed_.data<float>();
@@ -433,7 +455,7 @@ std::vector<Tensor> Linear::forward_each(const std::vector<const Linear*>& layer
       operands.weight = layer->borrowed_->raw();
       weights = layer->borrowed_->is_contiguous() ? Product::Weights::rows : Product::Weights::columns;
     }
-    products.emplace_back(operands, x.count() / layer->in_size(), weights, blocks);
+    products.emplace_back(operands, x.count() / layer->in_size(), weights, blocks, block_kernels);
   }
   multiply(std::move(products));
   for (Tensor& y : results) {

@@ -19,6 +19,7 @@ constexpr std::array types{QuantizedType::q4_0, QuantizedType::q4_1,   Quantized
                            QuantizedType::q8_0, QuantizedType::q2_k,   QuantizedType::q3_k, QuantizedType::q4_k,
                            QuantizedType::q5_k, QuantizedType::iq4_nl, QuantizedType::q6_k, QuantizedType::iq4_xs};
 constexpr std::int64_t columns = 512;
+constexpr std::array settings{Activations::exact, Activations::fast, Activations::int8};
 
 const Tensor& golden(QuantizedType type, const char* what) {
   static const TensorMap all = read_safetensors(data("golden/blocks.safetensors")).tensors;
@@ -75,21 +76,21 @@ TEST_P(BlockKernels, NumbersAreThoseOfGguf) {
   }
 }
 
-// x as the target's products with blocks take it.
-Tensor prepared(const kernels::Target& target, const Tensor& x) {
-  if (!target.linear.prepare) return x.clone();
-  Tensor out(x.shape());
-  target.linear.prepare(x.data<float>(), x.count(), out.data<float>());
+// x as products with blocks take it.
+Tensor prepared(const kernels::BlockKernels& blocks, const Tensor& x) {
+  if (!blocks.prepare) return x.clone();
+  Tensor out({x.count() / 32, blocks.prepared_bytes}, DType::i8);
+  blocks.prepare(x.data<float>(), x.count(), out.raw());
   return out;
 }
 
 // All products of x [rows,columns], which is prepared, and blocks: where they lie, for up to linear_stream_rows.
-Tensor streamed(const kernels::Target& target, kernels::LinearOperands a, const Matrix& matrix, const Tensor& x,
-                std::int64_t rows) {
+Tensor streamed(const kernels::Target& target, const kernels::BlockKernels& blocks, kernels::LinearOperands a,
+                const Matrix& matrix, const Tensor& x, std::int64_t rows) {
   Guarded y(rows * (a.out + 3) - 3, DType::f32);
   a.x = x.raw(), a.y = y.begin(), a.y_stride = a.out + 3;
-  target.linear.stream_blocks(a, matrix.of, rows, 0, 1);
-  target.linear.stream_blocks(a, matrix.of, rows, 1, (a.out + target.panel_rows - 1) / target.panel_rows);
+  blocks.stream(a, matrix.of, rows, 0, 1);
+  blocks.stream(a, matrix.of, rows, 1, (a.out + target.panel_rows - 1) / target.panel_rows);
   EXPECT_TRUE(y.intact());
   Tensor out({rows, a.out});
   for (std::int64_t row = 0; row < rows; ++row)
@@ -120,28 +121,33 @@ Tensor rows_of_every_size() {
 
 TEST_P(BlockKernels, AnyRowsAndAnyRoadGiveTheSameBits) {
   const std::int64_t w = target().panel_rows, out = 2 * w + target().lanes + 1;
-  const Tensor x = prepared(target(), rows_of_every_size()), bias = Generator(4).normal({out}, 0, 1);
+  const Tensor bias = Generator(4).normal({out}, 0, 1);
   for (const QuantizedType type : types) {
     const Matrix matrix(type, out);
     const kernels::LinearOperands a = operands(out, bias.data<float>());
-    const Tensor all = streamed(target(), a, matrix, x, kernels::linear_stream_rows);
-    for (std::int64_t rows = 1; rows < kernels::linear_stream_rows; ++rows) {
-      const Tensor some = streamed(target(), a, matrix, x, rows);
-      expect_same_bits(some, all.data<float>(), std::string(name_of(type)) + " rows " + std::to_string(rows));
+    for (const Activations activations : settings) {
+      const kernels::BlockKernels blocks = target().linear.blocks(type, activations);
+      const Tensor x = prepared(blocks, rows_of_every_size());
+      const std::string what = std::string(name_of(type)) + " " + std::string(name_of(activations));
+      const Tensor all = streamed(target(), blocks, a, matrix, x, kernels::linear_stream_rows);
+      for (std::int64_t rows = 1; rows < kernels::linear_stream_rows; ++rows) {
+        const Tensor some = streamed(target(), blocks, a, matrix, x, rows);
+        expect_same_bits(some, all.data<float>(), what + " rows " + std::to_string(rows));
+      }
+      Tensor y({kernels::linear_stream_rows, out});
+      for (std::int64_t first = 0; first < out; first += w) {
+        Guarded packed(target().linear.floats(DType::f32, w, columns), DType::f32);
+        const std::int64_t last = std::min(first + w, out);
+        blocks.pack(matrix.of, first, last, packed.as<float>());
+        EXPECT_TRUE(packed.intact());
+        kernels::LinearOperands part = a;
+        part.x = x.raw(), part.packed = packed.as<float>(), part.out = last - first, part.bias += first;
+        part.y = y.data<float>() + first, part.y_stride = out;
+        blocks.run(part, 0, 3);
+        blocks.run(part, 3, kernels::linear_stream_rows);
+      }
+      expect_same_bits(all, y.data<float>(), what + " packed");
     }
-    Tensor y({kernels::linear_stream_rows, out});
-    for (std::int64_t first = 0; first < out; first += w) {
-      Guarded packed(target().linear.floats(DType::f32, w, columns), DType::f32);
-      const std::int64_t last = std::min(first + w, out);
-      target().linear.pack_blocks(matrix.of, first, last, packed.as<float>());
-      EXPECT_TRUE(packed.intact());
-      kernels::LinearOperands part = a;
-      part.x = x.raw(), part.packed = packed.as<float>(), part.out = last - first, part.bias += first;
-      part.y = y.data<float>() + first, part.y_stride = out;
-      target().linear.run_blocks(part, type, 0, 3);
-      target().linear.run_blocks(part, type, 3, kernels::linear_stream_rows);
-    }
-    expect_same_bits(all, y.data<float>(), std::string(name_of(type)) + " packed");
   }
 }
 
@@ -181,17 +187,18 @@ Tensor products_of_f32(const kernels::Target& target, const Matrix& matrix, cons
   return y;
 }
 
-// A target that multiplies in f32 has the bits of its products of f32. One that multiplies bytes is as near to the
-// exact numbers: each product is off by half a unit at most, and 2 * 16 sums and what is added round by as much less.
+// Products of f32 have the bits of the target's products with the numbers. Those of bytes are as near to the exact
+// numbers: each product is off by half a unit at most, and 2 * 16 sums and what is added round by as much less.
 TEST_P(BlockKernels, ProductsAreThoseOfTheirNumbers) {
   const std::int64_t out = 2 * target().panel_rows + target().lanes + 1, rows = kernels::linear_stream_rows;
-  const Tensor x = rows_of_every_size(), ready = prepared(target(), x);
+  const Tensor x = rows_of_every_size();
   double rms = 0, rms_of_f32 = 0;
   for (const QuantizedType type : types) {
     const Matrix matrix(type, out);
-    const Tensor y = streamed(target(), operands(out, nullptr), matrix, ready, rows);
+    const kernels::BlockKernels blocks = target().linear.blocks(type, Activations::exact);
+    const Tensor y = streamed(target(), blocks, operands(out, nullptr), matrix, prepared(blocks, x), rows);
     const Tensor expected = products_of_f32(target(), matrix, x, out);
-    if (!target().linear.prepare) {
+    if (!blocks.prepare) {
       expect_same_bits(y, expected.data<float>(), std::string(name_of(type)));
       continue;
     }
@@ -206,9 +213,42 @@ TEST_P(BlockKernels, ProductsAreThoseOfTheirNumbers) {
   EXPECT_LE(rms, 1.25 * rms_of_f32);
 }
 
-// Whether y is as near to the exact products as its digits are, and f32 reaches: its steps near 0 are 2^-149. How many
-// of them are within f32 on the way.
-int expect_near(const float* y, std::int64_t out, const float* x, const Matrix& matrix, const std::string& what) {
+// A row of x, each 32 of them rounded to whole numbers from -most to most times a scale.
+Tensor rounded(const Tensor& x, float most) {
+  Tensor out = x.clone();
+  for (std::int64_t block = 0; block < x.count(); block += 32) {
+    float largest = 0, *const at = out.data<float>() + block;
+    for (std::int64_t i = 0; i < 32; ++i) largest = std::max(largest, std::fabs(at[i]));
+    for (std::int64_t i = 0; largest > 0 && i < 32; ++i)
+      at[i] = std::nearbyint(at[i] * (most / largest)) * (largest / most);
+  }
+  return out;
+}
+
+// With 8 bits, products are those of x rounded to these, as exact as of x itself; with 16 bits likewise, where they are
+// not computed exactly, as some types are on some targets.
+TEST_P(BlockKernels, RoundedRowsAreRoundedAsTheyShould) {
+  const std::int64_t out = target().panel_rows + target().lanes + 1, rows = kernels::linear_stream_rows;
+  const Tensor x = rows_of_every_size();
+  for (const QuantizedType type : types) {
+    const Matrix matrix(type, out);
+    for (const Activations activations : {Activations::fast, Activations::int8}) {
+      const kernels::BlockKernels blocks = target().linear.blocks(type, activations);
+      ASSERT_TRUE(blocks.prepare || activations == Activations::fast);
+      const Tensor near = !blocks.prepare ? x.clone() : rounded(x, activations == Activations::int8 ? 127 : 127 * 257);
+      const Tensor y = streamed(target(), blocks, operands(out, nullptr), matrix, prepared(blocks, x), rows);
+      for (std::int64_t row = 0; row < rows; ++row) {
+        const Errors own = errors(y.data<float>() + row * out, out, near.data<float>() + row * columns, matrix.numbers);
+        EXPECT_LE(own.largest, 1) << name_of(type) << " " << name_of(activations) << " row " << row;
+      }
+    }
+  }
+}
+
+// Whether y is as near to the exact products as its digits are (`unit` of the largest), and f32 reaches: its steps near
+// 0 are 2^-149. How many of them are within f32 on the way.
+int expect_near(const float* y, std::int64_t out, const float* x, const Matrix& matrix, const std::string& what,
+                double unit = 0x1p-23) {
   int held = 0;
   for (std::int64_t o = 0; o < out; ++o) {
     const float* w = matrix.numbers.data<float>() + o * columns;
@@ -220,7 +260,7 @@ int expect_near(const float* y, std::int64_t out, const float* x, const Matrix& 
         largest_x = std::max(largest_x, double{std::fabs(x[i])});
         largest_w = std::max(largest_w, double{std::fabs(w[i])});
       }
-      error += 32 * 0x1p-23 * largest_x * largest_w;
+      error += 32 * unit * largest_x * largest_w;
     }
     if (size > 1e38) continue;
     ++held;
@@ -246,10 +286,11 @@ TEST_P(BlockKernels, NumbersOfEveryMagnitude) {
   const std::int64_t out = target().lanes + 1;
   for (const QuantizedType type : types) {
     Matrix matrix(type, out);
+    const kernels::BlockKernels blocks = target().linear.blocks(type, Activations::exact);
     int held = 0;
     for (int exponent = -149; exponent <= 128; exponent += exponent > -84 && exponent < 112 ? 7 : 1) {
-      const Tensor x = rows_of_size(exponent), ready = prepared(target(), x);
-      const Tensor y = streamed(target(), operands(out, nullptr), matrix, ready, 3);
+      const Tensor x = rows_of_size(exponent);
+      const Tensor y = streamed(target(), blocks, operands(out, nullptr), matrix, prepared(blocks, x), 3);
       for (std::int64_t row = 0; row < 3; ++row) {
         const std::string what =
             std::string(name_of(type)) + " 2^" + std::to_string(exponent) + " row " + std::to_string(row);
@@ -257,6 +298,28 @@ TEST_P(BlockKernels, NumbersOfEveryMagnitude) {
       }
     }
     EXPECT_GT(held, 200 * out) << name_of(type);
+  }
+}
+
+// Rounded rows too hold numbers of every magnitude: a 100th of the largest products, where exact ones hold 2^-23.
+TEST_P(BlockKernels, RoundedNumbersOfEveryMagnitude) {
+  const std::int64_t out = target().lanes + 1;
+  for (const QuantizedType type : {QuantizedType::q8_0, QuantizedType::q4_k, QuantizedType::q6_k}) {
+    Matrix matrix(type, out);
+    for (const Activations activations : {Activations::fast, Activations::int8}) {
+      const kernels::BlockKernels blocks = target().linear.blocks(type, activations);
+      int held = 0;
+      for (int exponent = -149; exponent <= 128; exponent += exponent > -84 && exponent < 92 ? 7 : 1) {
+        const Tensor x = rows_of_size(exponent);
+        const Tensor y = streamed(target(), blocks, operands(out, nullptr), matrix, prepared(blocks, x), 3);
+        for (std::int64_t row = 0; row < 3; ++row) {
+          const std::string what = std::string(name_of(type)) + " " + std::string(name_of(activations)) + " 2^" +
+                                   std::to_string(exponent) + " row " + std::to_string(row);
+          held += expect_near(y.data<float>() + row * out, out, x.data<float>() + row * columns, matrix, what, 0.01);
+        }
+      }
+      EXPECT_GT(held, 200 * out) << name_of(type);
+    }
   }
 }
 
@@ -271,11 +334,15 @@ TEST_P(BlockKernels, TinyWeightsOfEveryMagnitude) {
       matrix.numbers.data<float>()[block / 34 * 32 + i] = std::ldexp(static_cast<float>(code), -24);
     }
   }
-  for (int exponent = -149; exponent <= 128; ++exponent) {
-    const Tensor x = rows_of_size(exponent), ready = prepared(target(), x);
-    const Tensor y = streamed(target(), operands(out, nullptr), matrix, ready, 1);
-    const std::string what = "2^" + std::to_string(exponent);
-    EXPECT_GT(expect_near(y.data<float>(), out, x.data<float>(), matrix, what), 0) << what;
+  for (const Activations activations : settings) {
+    const kernels::BlockKernels blocks = target().linear.blocks(QuantizedType::q8_0, activations);
+    for (int exponent = -149; exponent <= 128; ++exponent) {
+      const Tensor x = rows_of_size(exponent);
+      const Tensor y = streamed(target(), blocks, operands(out, nullptr), matrix, prepared(blocks, x), 1);
+      const std::string what = std::string(name_of(activations)) + " 2^" + std::to_string(exponent);
+      const double unit = activations == Activations::exact ? 0x1p-23 : 0.01;
+      EXPECT_GT(expect_near(y.data<float>(), out, x.data<float>(), matrix, what, unit), 0) << what;
+    }
   }
 }
 
@@ -293,16 +360,19 @@ TEST_P(BlockKernels, WhatIsNotFiniteStays) {
   put(4, 64, infinity), put(4, 90, infinity);
   put(5, 64, infinity), put(5, 90, -infinity);
   put(6, 64, infinity), put(6, 90, nan);
-  const Tensor ready = prepared(target(), x);
   for (const QuantizedType type : types) {
     const Matrix matrix(type, out);
-    const Tensor y = streamed(target(), operands(out, nullptr), matrix, ready, 7);
     const Tensor expected = products_of_f32(target(), matrix, x, out);
-    for (std::int64_t i = 0; i < 7 * out; ++i) {
-      const float own = y.data<float>()[i], theirs = expected.data<float>()[i];
-      const std::string what = std::string(name_of(type)) + " row " + std::to_string(i / out);
-      EXPECT_EQ(std::isfinite(own), i < out) << what;
-      EXPECT_TRUE(i < out || own == theirs || (std::isnan(own) && std::isnan(theirs))) << what << own << " " << theirs;
+    for (const Activations activations : settings) {
+      const kernels::BlockKernels blocks = target().linear.blocks(type, activations);
+      const Tensor y = streamed(target(), blocks, operands(out, nullptr), matrix, prepared(blocks, x), 7);
+      for (std::int64_t i = 0; i < 7 * out; ++i) {
+        const float own = y.data<float>()[i], theirs = expected.data<float>()[i];
+        const std::string what = std::string(name_of(type)) + " row " + std::to_string(i / out);
+        EXPECT_EQ(std::isfinite(own), i < out) << what;
+        EXPECT_TRUE(i < out || own == theirs || (std::isnan(own) && std::isnan(theirs)))
+            << what << own << " " << theirs;
+      }
     }
   }
 }

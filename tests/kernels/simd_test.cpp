@@ -625,6 +625,71 @@ TEST_P(Simd, ProductsOfSixteenBitsAreExact) {
   }
 }
 
+// Of four bytes each, of all values: of a from 0 to most_a, of b from least_b to 127, the ends often.
+struct Bytes {
+  Floats a, b, c;
+  Bytes(int most_a, int least_b) : a(4096), b(4096), c(4096) {
+    std::mt19937_64 random(20);
+    const auto draw = [&](int low, int high) {
+      const auto any = std::uniform_int_distribution<int>(low - 20, high + 20)(random);
+      return static_cast<std::uint32_t>(std::clamp(any, low, high)) & 255;
+    };
+    const auto four = [&](int low, int high) {
+      std::uint32_t bytes = 0;
+      for (int i = 0; i < 4; ++i) bytes = bytes << 8 | draw(low, high);
+      return float_of(bytes);
+    };
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      a[i] = four(0, most_a), b[i] = four(least_b, 127);
+      c[i] = of_i32(static_cast<std::int32_t>(random() % 2'000'000'000) - 1'000'000'000);
+    }
+  }
+
+  // c + the sum of products, a's bytes less `from`.
+  std::int32_t sum(std::size_t i, int from = 0) const {
+    std::int64_t all = bit_cast<std::int32_t>(c[i]);
+    for (int byte = 0; byte < 32; byte += 8) {
+      const int code = static_cast<int>(bits_of(a[i]) >> byte & 255) - from;
+      all += std::int64_t{code} * static_cast<std::int8_t>(bits_of(b[i]) >> byte & 255);
+    }
+    return static_cast<std::int32_t>(all);
+  }
+};
+
+TEST_P(Simd, ProductsOfBytesAreExact) {
+  const Bytes x(255, -128);
+  Floats y(x.a.size());
+  table_->dot_u8(x.a.data(), x.b.data(), x.c.data(), y.data(), std::ssize(y));
+  for (std::size_t i = 0; i < y.size(); ++i) EXPECT_EQ(bit_cast<std::int32_t>(y[i]), x.sum(i)) << i;
+}
+
+TEST_P(Simd, ProductsOfBytesInSixteenBitsAreExact) {
+  if (!table_->by_pairs) GTEST_SKIP() << "the layer has none";
+  Floats y(4096);
+  const Bytes small(63, -128);
+  table_->by_pairs(small.a.data(), small.b.data(), small.c.data(), y.data(), std::ssize(y));
+  for (std::size_t i = 0; i < y.size(); ++i) EXPECT_EQ(bit_cast<std::int32_t>(y[i]), small.sum(i)) << i;
+  const Bytes all(255, -127);
+  table_->dot_magnitudes(all.a.data(), all.b.data(), all.c.data(), y.data(), std::ssize(y));
+  for (std::size_t i = 0; i < y.size(); ++i) EXPECT_EQ(bit_cast<std::int32_t>(y[i]), all.sum(i, 128)) << i;
+}
+
+TEST_P(Simd, WholeNumbersAndTheirBytes) {
+  Floats x = uniform(512, -100'000, 100'000, 21), y(512);
+  x[0] = 2.5f, x[1] = 3.5f, x[2] = -2.5f;
+  table_->to_i32(x.data(), y.data(), std::ssize(y));
+  for (std::size_t i = 0; i < y.size(); ++i) EXPECT_EQ(bit_cast<std::int32_t>(y[i]), std::lrint(x[i])) << x[i];
+  std::vector<std::int8_t> bytes(512 + 3);
+  table_->store_low_bytes(y.data(), bytes.data() + 3, std::ssize(y));
+  for (std::size_t i = 0; i < y.size(); ++i) EXPECT_EQ(bytes[i + 3], static_cast<std::int8_t>(bits_of(y[i]))) << i;
+  std::int32_t sum = 0;
+  for (int i = 0; i < table_->lanes; ++i) sum += bit_cast<std::int32_t>(y[static_cast<std::size_t>(i)]);
+  EXPECT_EQ(table_->sum_i32(y.data()), sum);
+  table_->spread(bytes.data() + 3, x.data());
+  for (int i = 0; i < table_->lanes; ++i)
+    EXPECT_EQ(0, std::memcmp(&x[static_cast<std::size_t>(i)], bytes.data() + 3, 4)) << i;
+}
+
 TEST_P(Simd, SumsOfWholeNumbersAreExactAndThenRounded) {
   std::mt19937_64 random(19);
   const auto lanes = static_cast<std::size_t>(table_->lanes);

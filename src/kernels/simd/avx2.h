@@ -17,7 +17,7 @@ struct Simd {
   static constexpr int height = 4;
   static constexpr int vectors = 3;
   static constexpr int value_vectors = 2;  // decode: accumulators for each of four rows
-  static constexpr bool byte_products = false;
+  static constexpr bool byte_products = false, byte_pairs = true, multiplies_in_registers = true;
 
   static F zero() { return _mm256_setzero_ps(); }
   static F set1(float x) { return _mm256_set1_ps(x); }
@@ -140,9 +140,52 @@ struct Simd {
     const __m256i products = _mm256_madd_epi16(_mm256_castps_si256(a), _mm256_castps_si256(b));
     return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(c), products));
   }
+  static F dot_u8(F a, F b, F c) {
+    const __m256i x = _mm256_castps_si256(a), y = _mm256_castps_si256(b);
+    const __m256i even = _mm256_and_si256(x, _mm256_set1_epi16(255)), odd = _mm256_srli_epi16(x, 8);
+    const __m256i low = _mm256_srai_epi16(_mm256_slli_epi16(y, 8), 8), high = _mm256_srai_epi16(y, 8);
+    const __m256i sums = _mm256_add_epi32(_mm256_madd_epi16(even, low), _mm256_madd_epi16(odd, high));
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(c), sums));
+  }
+  static F dot_pairs(F a, F b, F c) {
+    const __m256i products = _mm256_maddubs_epi16(_mm256_castps_si256(a), _mm256_castps_si256(b));
+    __m256i sums = _mm256_add_epi16(_mm256_castps_si256(c), products);
+    // GCC would put off sums that come one after another, and keep all of their products in memory meanwhile: 256 rows
+    // took twice as long.
+    __asm__("" : "+x"(sums));
+    return _mm256_castsi256_ps(sums);
+  }
+  // As dot_u8(a, b, c), less 128 times b's bytes, none of which is -128.
+  static F dot_magnitudes(F a, F b, F c) {
+    const __m256i x = _mm256_xor_si256(_mm256_castps_si256(a), _mm256_set1_epi8(-128));
+    const __m256i y = _mm256_sign_epi8(_mm256_castps_si256(b), x);
+    return add_pairs(_mm256_castsi256_ps(_mm256_maddubs_epi16(_mm256_abs_epi8(x), y)), c);
+  }
+  static F add_pairs(F pairs, F c) {
+    const __m256i sums = _mm256_madd_epi16(_mm256_castps_si256(pairs), _mm256_set1_epi16(1));
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(c), sums));
+  }
+  static F spread(const std::int8_t* bytes) {
+    std::int32_t four;
+    __builtin_memcpy(&four, bytes, sizeof four);
+    return _mm256_castsi256_ps(_mm256_set1_epi32(four));
+  }
+  static F to_i32(F x) { return _mm256_castsi256_ps(_mm256_cvtps_epi32(x)); }
+  static std::int32_t sum_i32(F x) {
+    const __m128i four = _mm_add_epi32(_mm256_castsi256_si128(_mm256_castps_si256(x)),
+                                       _mm256_extracti128_si256(_mm256_castps_si256(x), 1));
+    const __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4E));
+    return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xB1)));
+  }
+  static void store_low_bytes(std::int8_t* p, F x) {
+    const __m256i bytes = _mm256_shuffle_epi8(_mm256_castps_si256(x), _mm256_set1_epi32(0x0C080400));
+    const __m128i low = _mm256_castsi256_si128(bytes), high = _mm256_extracti128_si256(bytes, 1);
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_unpacklo_epi32(low, high));
+  }
   static F from_i32(F x) { return _mm256_cvtepi32_ps(_mm256_castps_si256(x)); }
 
-  static void load_quads(const char* const* rows, std::int64_t at, F (&words)[4]) {
+  static inline __attribute__((always_inline)) void load_quads(const char* const* rows, std::int64_t at,
+                                                               F (&words)[4]) {
     F x[4];
     for (int i = 0; i < 4; ++i) {
       const auto quad = [&](int row) { return _mm_loadu_ps(reinterpret_cast<const float*>(rows[row] + at)); };

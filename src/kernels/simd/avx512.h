@@ -150,12 +150,22 @@ struct Simd {
 #endif
   }
 #ifdef __AVX512VNNI__
-  static constexpr bool byte_products = true;
+  static constexpr bool byte_products = true, byte_pairs = false, multiplies_in_registers = true;
   // c + the sum of a's unsigned times b's signed bytes, where a lane is four of them, and of c an integer.
   static F dot_u8(F a, F b, F c) {
     return _mm512_castsi512_ps(
         _mm512_dpbusd_epi32(_mm512_castps_si512(c), _mm512_castps_si512(a), _mm512_castps_si512(b)));
   }
+#else
+  static constexpr bool byte_products = false, byte_pairs = false, multiplies_in_registers = false;
+  static F dot_u8(F a, F b, F c) {
+    const __m512i x = _mm512_castps_si512(a), y = _mm512_castps_si512(b);
+    const __m512i even = _mm512_and_si512(x, _mm512_set1_epi16(255)), odd = _mm512_srli_epi16(x, 8);
+    const __m512i low = _mm512_srai_epi16(_mm512_slli_epi16(y, 8), 8), high = _mm512_srai_epi16(y, 8);
+    const __m512i sums = _mm512_add_epi32(_mm512_madd_epi16(even, low), _mm512_madd_epi16(odd, high));
+    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(c), sums));
+  }
+#endif
   // Four bytes for every lane. Where each product has one of its own, vbroadcastss (set1()) takes 1.33 cycles on Zen 4
   // and vpbroadcastd 0.99: one row's products took 1.4 times as long.
   static F spread(const std::int8_t* bytes) {
@@ -166,15 +176,20 @@ struct Simd {
   static F to_i32(F x) {
     return _mm512_castsi512_ps(_mm512_cvtps_epi32(x));
   }
-#else
-  static constexpr bool byte_products = false;
-#endif
+  static std::int32_t sum_i32(F x) {
+    return _mm512_reduce_add_epi32(_mm512_castps_si512(x));
+  }
+  // The lowest byte of each lane.
+  static void store_low_bytes(std::int8_t* p, F x) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_castps_si512(x)));
+  }
   static F from_i32(F x) {
     return _mm512_cvtepi32_ps(_mm512_castps_si512(x));
   }
 
   // 16 bytes of each of `lanes` rows, from rows[i] + at on: lane i of words[w] is word w of row i.
-  static void load_quads(const char* const* rows, std::int64_t at, F (&words)[4]) {
+  static inline __attribute__((always_inline)) void load_quads(const char* const* rows, std::int64_t at,
+                                                               F (&words)[4]) {
     F x[4];
     for (int i = 0; i < 4; ++i) {
       const auto quad = [&](int row) { return _mm_loadu_ps(reinterpret_cast<const float*>(rows[row] + at)); };

@@ -18,7 +18,7 @@ struct Simd {
   static constexpr int height = 8;
   static constexpr int vectors = 3;
   static constexpr int value_vectors = 4;  // decode: accumulators for each of four rows
-  static constexpr bool byte_products = false;
+  static constexpr bool byte_products = false, byte_pairs = false, multiplies_in_registers = false;
 
   static F zero() { return vdupq_n_f32(0); }
   static F set1(float x) { return vdupq_n_f32(x); }
@@ -102,9 +102,33 @@ struct Simd {
     const int32x4_t low = vmull_s16(vget_low_s16(x), vget_low_s16(y)), high = vmull_high_s16(x, y);
     return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(c), vpaddq_s32(low, high)));
   }
+  static F dot_u8(F a, F b, F c) {
+    const uint16x8_t x = vreinterpretq_u16_f32(a);
+    const int16x8_t y = vreinterpretq_s16_f32(b);
+    const int16x8_t even = vreinterpretq_s16_u16(vandq_u16(x, vdupq_n_u16(255)));
+    const int16x8_t odd = vreinterpretq_s16_u16(vshrq_n_u16(x, 8));
+    const int16x8_t low = vshrq_n_s16(vshlq_n_s16(y, 8), 8), high = vshrq_n_s16(y, 8);
+    const int32x4_t first =
+        vmlal_s16(vmull_s16(vget_low_s16(even), vget_low_s16(low)), vget_low_s16(odd), vget_low_s16(high));
+    const int32x4_t second = vmlal_high_s16(vmull_high_s16(even, low), odd, high);
+    return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(c), vpaddq_s32(first, second)));
+  }
+  static F spread(const std::int8_t* bytes) {
+    std::int32_t four;
+    __builtin_memcpy(&four, bytes, sizeof four);
+    return vreinterpretq_f32_s32(vdupq_n_s32(four));
+  }
+  static F to_i32(F x) { return vreinterpretq_f32_s32(vcvtnq_s32_f32(x)); }
+  static std::int32_t sum_i32(F x) { return vaddvq_s32(vreinterpretq_s32_f32(x)); }
+  static void store_low_bytes(std::int8_t* p, F x) {
+    const uint16x4_t halves = vmovn_u32(vreinterpretq_u32_f32(x));
+    const uint8x8_t bytes = vmovn_u16(vcombine_u16(halves, halves));
+    __builtin_memcpy(p, &bytes, lanes);
+  }
   static F from_i32(F x) { return vcvtq_f32_s32(vreinterpretq_s32_f32(x)); }
 
-  static void load_quads(const char* const* rows, std::int64_t at, F (&words)[4]) {
+  static inline __attribute__((always_inline)) void load_quads(const char* const* rows, std::int64_t at,
+                                                               F (&words)[4]) {
     for (int i = 0; i < 4; ++i) {
       words[i] = vreinterpretq_f32_u8(vld1q_u8(reinterpret_cast<const std::uint8_t*>(rows[i] + at)));
     }

@@ -19,7 +19,7 @@ struct Simd {
   static constexpr int height = 4;
   static constexpr int vectors = 2;
   static constexpr int value_vectors = 4;  // decode: accumulators for each of four rows
-  static constexpr bool byte_products = false;
+  static constexpr bool byte_products = false, byte_pairs = false, multiplies_in_registers = false;
 
   static F zero() { return _mm_setzero_ps(); }
   static F set1(float x) { return _mm_set1_ps(x); }
@@ -119,9 +119,33 @@ struct Simd {
     const __m128i products = _mm_madd_epi16(_mm_castps_si128(a), _mm_castps_si128(b));
     return _mm_castsi128_ps(_mm_add_epi32(_mm_castps_si128(c), products));
   }
+  static F dot_u8(F a, F b, F c) {
+    const __m128i x = _mm_castps_si128(a), y = _mm_castps_si128(b);
+    const __m128i even = _mm_and_si128(x, _mm_set1_epi16(255)), odd = _mm_srli_epi16(x, 8);
+    const __m128i low = _mm_srai_epi16(_mm_slli_epi16(y, 8), 8), high = _mm_srai_epi16(y, 8);
+    const __m128i sums = _mm_add_epi32(_mm_madd_epi16(even, low), _mm_madd_epi16(odd, high));
+    return _mm_castsi128_ps(_mm_add_epi32(_mm_castps_si128(c), sums));
+  }
+  static F spread(const std::int8_t* bytes) {
+    std::int32_t four;
+    __builtin_memcpy(&four, bytes, sizeof four);
+    return _mm_castsi128_ps(_mm_set1_epi32(four));
+  }
+  static F to_i32(F x) { return _mm_castsi128_ps(_mm_cvtps_epi32(x)); }
+  static std::int32_t sum_i32(F x) {
+    const __m128i four = _mm_castps_si128(x), two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4E));
+    return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xB1)));
+  }
+  static void store_low_bytes(std::int8_t* p, F x) {
+    const __m128i bytes = _mm_and_si128(_mm_castps_si128(x), _mm_set1_epi32(255));
+    const __m128i halves = _mm_packs_epi32(bytes, bytes);
+    const int four = _mm_cvtsi128_si32(_mm_packus_epi16(halves, halves));
+    __builtin_memcpy(p, &four, sizeof four);
+  }
   static F from_i32(F x) { return _mm_cvtepi32_ps(_mm_castps_si128(x)); }
 
-  static void load_quads(const char* const* rows, std::int64_t at, F (&words)[4]) {
+  static inline __attribute__((always_inline)) void load_quads(const char* const* rows, std::int64_t at,
+                                                               F (&words)[4]) {
     for (int i = 0; i < 4; ++i) words[i] = load(reinterpret_cast<const float*>(rows[i] + at));
     transpose(words);
   }

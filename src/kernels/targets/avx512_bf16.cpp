@@ -4,7 +4,6 @@
 #include "kernels/simd/transpose_sse.h"
 
 #include "kernels/dot_bf16.h"
-#include "kernels/linear_digits.h"
 #include "kernels/targets/make_target.h"
 
 namespace attend::inline v0::kernels {
@@ -16,7 +15,7 @@ bool supported() {
          __builtin_cpu_supports("avx512vnni") != 0;
 }
 
-constexpr Target own = make_target<DotBF16, DigitBlocks>("avx512_bf16", supported);
+constexpr Target own = make_target<DotBF16>("avx512_bf16", supported);
 
 const Target& of(DType dtype) {
   return dtype == DType::bf16 ? own : target_avx512;
@@ -87,10 +86,7 @@ constexpr Target by_dtype() noexcept {
                 std::int64_t panel) { of(a.dtype).linear.run(a, first, last, panel); },
       .stream = [](const LinearOperands& a, std::int64_t rows, std::int64_t begin,
                    std::int64_t end) { of(a.dtype).linear.stream(a, rows, begin, end); },
-      .prepare = own.linear.prepare,
-      .pack_blocks = own.linear.pack_blocks,
-      .run_blocks = own.linear.run_blocks,
-      .stream_blocks = own.linear.stream_blocks,
+      .blocks = own.linear.blocks,
       .widen = [](const BlockMatrix& weight, std::int64_t first, std::int64_t last, float* to,
                   std::int64_t stride) { target_avx512.linear.widen(weight, first, last, to, stride); }};
   return target;

@@ -6,7 +6,7 @@
 #include "kernels/combine.h"
 #include "kernels/decode.h"
 #include "kernels/forward.h"
-#include "kernels/linear_blocks.h"
+#include "kernels/linear_digits.h"
 #include "kernels/row_gradients.h"
 #include "kernels/rows.h"
 #include "kernels/summary.h"
@@ -131,8 +131,16 @@ void stream_linear(const LinearOperands& a, std::int64_t rows, std::int64_t begi
   LinearStream<Dot>(a, rows).run(begin, end);
 }
 
-// DotF32: of f32, and of f16 and bf16, which are widened. DotBF16: of bf16 alone. Blocks: of quantized weights.
-template <class Dot = DotF32, class Blocks = FloatBlocks>
+// Null where other products of the same processors are of floats: avx512_bf16 has that of avx512.
+constexpr decltype(LinearKernels::widen) widening() {
+  if constexpr (Simd::byte_products)
+    return nullptr;
+  else
+    return widen_blocks;
+}
+
+// DotF32: of f32, and of f16 and bf16, which are widened. DotBF16: of bf16 alone.
+template <class Dot = DotF32>
 constexpr Target make_target(const char* name, bool (*supported)()) noexcept {
   return {
       .name = name,
@@ -161,11 +169,8 @@ constexpr Target make_target(const char* name, bool (*supported)()) noexcept {
                  .pack_rows = linear_pack_rows<Dot>,
                  .run = run_linear<Dot>,
                  .stream = stream_linear<Dot>,
-                 .prepare = Blocks::prepare,
-                 .pack_blocks = Blocks::pack,
-                 .run_blocks = Blocks::run,
-                 .stream_blocks = Blocks::stream,
-                 .widen = Blocks::widen},
+                 .blocks = blocks_of,
+                 .widen = widening()},
       .rows = {.convert = convert_row,
                .add = add_row,
                .normalize = normalize_rows,

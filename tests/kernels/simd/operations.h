@@ -109,6 +109,15 @@ constexpr void fill_integers(SimdTable& table) {
     each(n,
          [=](long i) { Simd::store(y + i, Simd::dot_i16(Simd::load(a + i), Simd::load(b + i), Simd::load(c + i))); });
   };
+  table.dot_u8 = [](const float* a, const float* b, const float* c, float* y, long n) {
+    each(n, [=](long i) { Simd::store(y + i, Simd::dot_u8(Simd::load(a + i), Simd::load(b + i), Simd::load(c + i))); });
+  };
+  table.spread = [](const std::int8_t* four, float* y) { Simd::store(y, Simd::spread(four)); };
+  table.to_i32 = ATTEND_UNARY(Simd::to_i32);
+  table.sum_i32 = [](const float* x) { return Simd::sum_i32(Simd::load(x)); };
+  table.store_low_bytes = [](const float* x, std::int8_t* y, long n) {
+    each(n, [=](long i) { Simd::store_low_bytes(y + i, Simd::load(x + i)); });
+  };
   table.from_i32 = ATTEND_UNARY(Simd::from_i32);
   table.sum_each_i32 = [](const float* x, float* y) {
     F rows[Simd::lanes];
@@ -153,6 +162,24 @@ constexpr void fill_bf16(SimdTable& table) {
   }
 }
 
+// Where the layer sums products of bytes in 16 bits.
+template <class Layer>
+constexpr void fill_pairs(SimdTable& table) {
+  if constexpr (Layer::byte_pairs) {
+    table.by_pairs = [](const float* a, const float* b, const float* c, float* y, long n) {
+      each(n, [=](long i) {
+        const F pairs = Layer::dot_pairs(Simd::load(a + i), Simd::load(b + i), Simd::zero());
+        Simd::store(y + i, Layer::add_pairs(pairs, Simd::load(c + i)));
+      });
+    };
+    table.dot_magnitudes = [](const float* a, const float* b, const float* c, float* y, long n) {
+      each(n, [=](long i) {
+        Simd::store(y + i, Layer::dot_magnitudes(Simd::load(a + i), Simd::load(b + i), Simd::load(c + i)));
+      });
+    };
+  }
+}
+
 constexpr SimdTable simd_table(const char* target) {
   SimdTable table{};
   table.target = target;
@@ -161,6 +188,7 @@ constexpr SimdTable simd_table(const char* target) {
   fill_masks(table);
   fill_memory(table);
   fill_integers(table);
+  fill_pairs<Simd>(table);
   fill_bf16<Simd>(table);
   return table;
 }

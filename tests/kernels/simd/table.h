@@ -47,6 +47,14 @@ struct SimdTable {
   void (*store_i16)(const float* x, std::int16_t* y, long n);
   // An element of a, b and y is a pair of 16 bits, or a whole number of 32.
   void (*dot_i16)(const float* a, const float* b, const float* c, float* y, long n);
+  // One of a and b is four bytes: of a unsigned ones. by_pairs: as dot_pairs and add_pairs do it. Null where the layer
+  // has none.
+  using Dot = void (*)(const float* a, const float* b, const float* c, float* y, long n);
+  Dot dot_u8, by_pairs, dot_magnitudes;
+  void (*spread)(const std::int8_t* four, float* y);  // one vector
+  Unary to_i32;
+  std::int32_t (*sum_i32)(const float* x);  // of one vector
+  void (*store_low_bytes)(const float* x, std::int8_t* y, long n);
   Unary from_i32;
   void (*sum_each_i32)(const float* x, float* y);  // of [lanes,lanes]
   Binary interleave_low, interleave_high;
