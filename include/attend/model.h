@@ -21,6 +21,7 @@
 #include "attend/api.h"
 #include "attend/model_call.h"
 #include "attend/model_info.h"
+#include "attend/quantized.h"
 #include "attend/recording.h"
 #include "attend/tensor.h"
 #include "attend/tokenizer.h"
@@ -31,6 +32,10 @@ struct ATTEND_API ModelOptions {
   // f32 or bf16, quantized weights too. Default: these stay as they are, computed with in f32; others: what config.json
   // says, f16 as f32; where it says nothing, bf16 if all matrices are, else f32.
   std::optional<DType> dtype = {};
+  // What becomes of the rows that layers multiply their weights by. fast and int8 are of quantized weights. int8: f32,
+  // bf16 and f16 weights of rows of 32 n numbers are rounded to Q8_0 besides, in memory of their own, and all between
+  // the products is f32, whatever dtype says; quantized weights stay as they are. Analyses refuse fast and int8.
+  Activations activations = Activations::exact;
 };
 
 // The next token is the likeliest one, or drawn: softmax(logits / temperature) of the top_k likeliest, of which the

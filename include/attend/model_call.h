@@ -14,6 +14,7 @@
 
 #include "attend/api.h"
 #include "attend/kv_cache.h"
+#include "attend/quantized.h"
 #include "attend/recording.h"
 #include "attend/tensor.h"
 
@@ -28,6 +29,8 @@ class ATTEND_API ModelCache {
   std::int64_t length() const { return layers_.empty() ? 0 : layers_.front().length(); }
   // Tokens of the encoder's text; 0: it has not been seen, or there is no encoder.
   std::int64_t encoder_length() const { return static_cast<std::int64_t>(encoder_ids_.size()); }
+  // Of the model that made it; one of another setting refuses it.
+  Activations activations() const { return activations_; }
   // Throws bad_value unless 0 <= length <= this->length().
   void truncate(std::int64_t length);
 
@@ -36,6 +39,7 @@ class ATTEND_API ModelCache {
   friend struct ModelAccess;
   std::vector<KvCache> layers_, cross_;          // cross_: of the encoder's text
   std::vector<std::int64_t> ids_, encoder_ids_;  // of the tokens that it holds
+  Activations activations_ = Activations::exact;
 };
 
 // Where a forward pass can be looked at and changed, in the order in which each layer comes there. Of the N ids of a

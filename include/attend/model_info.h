@@ -14,6 +14,7 @@
 
 #include "attend/api.h"
 #include "attend/dtype.h"
+#include "attend/quantized.h"
 
 namespace attend::inline v0 {
 
@@ -73,8 +74,10 @@ struct ATTEND_API ModelInfo {
   std::vector<std::string> not_followed = {};
   std::int64_t parameters = 0;  // how many numbers its weights are, embeddings shared with the output counted once
   DType dtype = DType::f32;     // that it computes in
+  Activations activations = Activations::exact;  // as ModelOptions say
   // What the file has them in, that of the most bytes first: "f32", "Q4_1", ...; and the bytes of its matrices as they
-  // are computed with: of quantized ones, unless ModelOptions says a dtype, those of the file.
+  // are computed with: of quantized ones, unless ModelOptions says a dtype, those of the file; of those that int8
+  // rounds, 34 for 32 numbers.
   std::vector<std::string> formats = {};
   std::int64_t weight_bytes = 0;
   std::vector<std::int64_t> end;  // the ids that end a text; empty for encoders

@@ -19,6 +19,7 @@
 
 #include "attend/api.h"
 #include "attend/io.h"
+#include "attend/quantized.h"
 #include "attend/summary.h"
 
 namespace attend::inline v0 {
@@ -102,7 +103,8 @@ class ATTEND_API Recording {
   };
   Size size() const;
 
-  std::string model;  // what was recorded
+  std::string model;                             // what was recorded
+  Activations activations = Activations::exact;  // ModelInfo::activations of it
   // The tokens of each item of the batch, as text; no items: unknown. decoder_tokens: of an encoder-decoder's decoder.
   std::vector<std::vector<std::string>> tokens, decoder_tokens;
   // The tokens' ids, i64 [B,T], where they are known.
@@ -172,6 +174,7 @@ struct ATTEND_API RecordCall {
   // As SummaryOptions has them, [B,H,n] of the call's last n keys: of those at least that the layer has not got yet.
   // Either all calls of a layer give them, or none.
   OptionalView key_sizes = {};
+  Activations activations = Activations::exact;  // of the model; the same in all calls
 };
 
 class ATTEND_API Recorder {

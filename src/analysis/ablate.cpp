@@ -271,6 +271,7 @@ struct AskedAblation {
   }
 
   static const analysis::Text& checked(const Model& model, const analysis::Text& text, const AblateOptions& options) {
+    models::check_exact(model.info(), ablate_function);
     if (options.set > Edit::Set::values)
       fail(ErrorCode::bad_value, ablate_function, "set is to add or to scale, expected zero, mean or values");
     analysis::check_attention(ablate_function, options.attention, model.info());

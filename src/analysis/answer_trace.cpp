@@ -29,6 +29,7 @@ class Tracing {
  public:
   Tracing(const Model& model, std::span<const std::int64_t> ids, const TraceOptions& options)
       : model_(model), ids_(ids), options_(options) {
+    models::check_exact(model.info(), answer_trace_function);
     if (options.heads < 1 || options.parts < 1)
       fail(ErrorCode::bad_value, answer_trace_function, "heads is {} and parts is {}, expected at least 1",
            options.heads, options.parts);
@@ -163,6 +164,7 @@ AnswerTrace trace_answer(const Model& model, std::span<const std::int64_t> ids, 
 
 double answer_without(const Model& model, std::span<const std::int64_t> ids, const AttributionPart& part,
                       std::optional<std::int64_t> row, const TraceOptions& options) {
+  models::check_exact(model.info(), "answer_without");
   if (!is_written(part))
     fail(ErrorCode::bad_value, "answer_without", "the part is an embedding or biases, expected a head or an MLP");
   Edit edit{.layer = part.layer, .set = Edit::Set::zero};

@@ -218,6 +218,7 @@ struct analysis::Attributing::State {
 
 void analysis::Attributing::State::check(const AttributeOptions& options) {
   const Model::Parts& parts = ModelAccess::parts(model);
+  models::check_exact(parts.info, attribute_function);
   check_of(attribute_function, options.of);
   if (options.of == GradientOf::label) {
     head = &head_of(attribute_function, parts, options.token, options.against);

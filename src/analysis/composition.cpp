@@ -132,6 +132,7 @@ void compose(const Tensor& reads, const Heads& later, const Heads& earlier, std:
 
 Composition composition(const Model& model, bool encoder) {
   const ModelInfo& info = model.info();
+  models::check_exact(info, composition_function);
   if (encoder && !info.encoder_decoder())
     fail(ErrorCode::bad_value, composition_function, "there is no encoder beside a decoder; the model is of type {}",
          info.type);

@@ -72,6 +72,7 @@ EdgeGraph::EdgeGraph(std::string_view function, const Model& model)
     : function_(function), parts_(ModelAccess::parts(model)) {
   models::output_of(parts_, function);
   const ModelInfo& info = parts_.info;
+  models::check_exact(info, function);
   if (info.encoder_decoder())
     fail(ErrorCode::bad_value, function,
          "the model is an encoder-decoder, whose splits hold and whose edges do not: "

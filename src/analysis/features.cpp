@@ -27,6 +27,7 @@ FeatureReading::FeatureReading(const char* function, const Model& model, const S
       of_(of),
       reads_(checked(model, "reads", of.reads(), of.in_size())),
       writes_(checked(model, "writes", of.writes(), of.out_size())) {
+  models::check_exact(model.info(), function);
   if (of.reads_before_weight()) read_before_weight(model);
 }
 

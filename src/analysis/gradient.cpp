@@ -62,6 +62,7 @@ class AskedGradient {
  private:
   void check() {
     const ModelInfo& info = parts_.info;
+    models::check_exact(info, gradient_function);
     const bool answers = options_.of == GradientOf::logit || options_.of == GradientOf::log_probability;
     if (answers) models::output_of(parts_, gradient_function);
     const bool of_tokens = options_.of != GradientOf::label;

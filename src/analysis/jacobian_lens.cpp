@@ -134,6 +134,7 @@ void analysis::check_jacobians(std::string_view name, const JacobianLens& lens, 
 
 JacobianLens jacobian_lens(const Model& model, std::span<const std::vector<std::int64_t>> prompts,
                            const JacobianOptions& options, JacobianLens so_far) {
+  models::check_exact(model.info(), jacobian_lens_function);
   for (std::size_t n = 0; n < prompts.size(); ++n)
     analysis::of_text(n, prompts.size(), [&] { check(model.info(), prompts[n], options); });
   if (so_far.prompts > 0) check_so_far(so_far, model.info(), prompts, options);

@@ -175,6 +175,7 @@ std::vector<std::int64_t> strongest(const Tensor& estimated, std::int64_t count)
 
 Passages passages(const Model& model, std::span<const std::int64_t> ids, const PassagesOptions& options) {
   const ModelInfo& info = model.info();
+  models::check_exact(info, passages_function);
   check(options, std::ssize(ids), info);
   // A pass forward and back takes the time of some four passes forward.
   constexpr double of_gradient = 4;

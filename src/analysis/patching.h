@@ -82,6 +82,7 @@ struct Asked {
         clean{clean_ids, with.decoder_ids},
         corrupt{corrupt_ids, with.decoder_ids} {
     const ModelInfo& info = model.info();
+    models::check_exact(info, patch_function);
     if (clean_ids.size() != corrupt_ids.size())
       fail(ErrorCode::bad_value, patch_function,
            "the clean text has {} tokens and the corrupt one {}, expected as many", clean_ids.size(),

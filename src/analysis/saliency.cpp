@@ -289,6 +289,7 @@ void put(const std::vector<double>& all, const std::vector<std::int64_t>& counts
 }  // namespace
 
 Saliency saliency(const Model& model, std::span<const std::int64_t> ids, const SaliencyOptions& options) {
+  models::check_exact(model.info(), saliency_function);
   check(options);
   std::vector<TokenPath> paths = paths_of(model, ids, options);
   std::vector<std::int64_t> counts;

@@ -250,6 +250,7 @@ analysis::SplittingScore::SplittingScore(const Model& model, const Text& text, H
                                          std::int64_t key, const ScoreOptions& options)
     : parts_(ModelAccess::parts(model)), text_(text), options_(options) {
   const ModelInfo& info = parts_.info;
+  models::check_exact(info, score_split_function);
   check_text(text, info);
   check_attention(score_split_function, options.attention, info);
   const bool of_encoder = options.attention == AttentionKind::encoder;

@@ -22,6 +22,7 @@ class ValueOfHead {
               const ValueOptions& options)
       : model_(model), parts_(ModelAccess::parts(model)), options_(options), text_{ids, options.decoder_ids} {
     const ModelInfo& info = parts_.info;
+    models::check_exact(info, value_split_function);
     analysis::check_text(text_, info);
     analysis::check_attention(value_split_function, options.attention, info);
     const std::int64_t tokens = std::ssize(of_encoder() ? text_.ids : text_.answering());

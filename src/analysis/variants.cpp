@@ -210,6 +210,7 @@ Json json_of(const std::optional<Range>& tokens) {
 
 Variants vary(const Model& model, std::span<const VariantText> texts, const std::function<void(double)>& progress) {
   if (texts.empty()) fail(ErrorCode::bad_value, variants_function, "there are no texts");
+  models::check_exact(model.info(), variants_function);
   if (model.info().encoder_decoder())
     fail(ErrorCode::bad_value, variants_function, "the model is of type {}, expected a decoder or an encoder",
          model.info().type);

@@ -82,6 +82,7 @@ std::string heads_json(const Recording& recording, std::int64_t item, const std:
                  {"decoder_tokens", tokens(recording.decoder_tokens)},
                  {"layers", Json::array()},
                  {"heads", Json::array()}};
+  if (recording.activations != Activations::exact) report["activations"] = name_of(recording.activations);
   for (const RecordedLayer& layer : recording.layers()) report["layers"].push_back(layer_json(layer));
   for (const RecordedHead& head : heads) report["heads"].push_back(head_json(recording, head));
   if (query) add_query(report, *query);

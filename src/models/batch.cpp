@@ -50,7 +50,7 @@ std::string name_of(const Batch& batch, const AttentionStep& step) {
 void attend_recorded(const Batch& batch, const AttentionStep& step, const AttentionOptions& options, const View& q,
                      const View& k, const View& v, const MutableView& out) {
   const std::string name = name_of(batch, step);
-  RecordCall call{.layer = name, .kind = step.cross ? "cross" : "self"};
+  RecordCall call{.layer = name, .kind = step.cross ? "cross" : "self", .activations = batch.activations};
   if (!step.cross) call.tokens = View(batch.recorded_ids.data(), DType::i64, {std::ssize(batch.recorded_ids)});
   batch.recorder->check(call, q.shape(), k.shape(), q.dtype(), options);
   const AttentionResult result = attention(q, k, v, options, {.lse_low = true});

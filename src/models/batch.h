@@ -64,6 +64,7 @@ struct Batch {
   // families that can, and before no one's eyes.
   bool first_rows = false;
   Stack stack = Stack::only;
+  Activations activations = Activations::exact;   // of the model, for a recorder
   const Memory* memory = nullptr;                 // of a decoder that reads an encoder's text; null: caches have it
   std::vector<std::vector<KvCache*>> cross = {};  // as layers, of the encoder's text
 

@@ -29,6 +29,10 @@ void check_caches(const ModelCall& call, const Batch& batch, const ModelInfo& in
     if (!call.caches[s]) fail(ErrorCode::bad_value, forward_function, "caches[{}] is null", s);
     if (std::ranges::count(call.caches, call.caches[s]) > 1)
       fail(ErrorCode::bad_value, forward_function, "caches[{}] comes twice", s);
+    if (call.caches[s]->activations() != info.activations)
+      fail(ErrorCode::bad_value, forward_function,
+           "caches[{}] is of a model whose activations are {}, and these are {}", s,
+           name_of(call.caches[s]->activations()), name_of(info.activations));
   }
 }
 
@@ -78,7 +82,8 @@ Batch batch_of(std::span<const std::int64_t> ids, const ModelCall& call, const M
               .starts = checked_starts("starts", call.starts, std::ssize(ids)),
               .positions = {},
               .types = call.types,
-              .recorder = call.recorder};
+              .recorder = call.recorder,
+              .activations = info.activations};
   if (!call.types.empty() && call.types.size() != ids.size())
     fail(ErrorCode::bad_value, forward_function, "{} types for {} ids", call.types.size(), ids.size());
   if (!call.types.empty() && info.decoder())
@@ -98,7 +103,8 @@ Batch encoder_batch_of(std::span<const std::int64_t> ids, const ModelCall& call,
               .positions = {},
               .types = {},
               .recorder = call.recorder,
-              .stack = Stack::encoder};
+              .stack = Stack::encoder,
+              .activations = info.activations};
   check_recorder(batch);
   place(batch, {}, info);
   return batch;
@@ -111,7 +117,8 @@ Batch decoder_batch_of(const ModelCall& call, const ModelInfo& info) {
               .positions = {},
               .types = {},
               .recorder = call.recorder,
-              .stack = Stack::decoder};
+              .stack = Stack::decoder,
+              .activations = info.activations};
   check_recorder(batch);
   if (!call.caches.empty()) check_caches(call, batch, info);
   place(batch, call.caches, info);

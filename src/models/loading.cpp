@@ -18,10 +18,6 @@ constexpr std::size_t most_problems = 1000;
 // A table that is made may have so many numbers, however small the model is.
 constexpr std::int64_t small_table = 1 << 20;
 
-Linear borrow(const Matrix& weight, const std::optional<View>& bias = std::nullopt) {
-  return weight.blocks ? Linear::borrow(*weight.blocks, bias) : Linear::borrow(weight.view, bias);
-}
-
 // Rows [first, last).
 Matrix rows_of(const Matrix& matrix, std::int64_t first, std::int64_t last) {
   Matrix part{matrix.view.slice(0, first, last), matrix.blocks};
@@ -41,8 +37,8 @@ std::string older_name(const std::string& name) {
   return weight.empty() ? ending("LayerNorm.bias", "LayerNorm.beta") : weight;
 }
 
-Loading::Loading(Weights weights, std::string prefix, std::optional<DType> dtype, bool widens)
-    : weights_(std::move(weights)), widens_(widens) {
+Loading::Loading(Weights weights, std::string prefix, std::optional<DType> dtype, bool widens, Activations activations)
+    : weights_(std::move(weights)), activations_(activations), widens_(widens) {
   const auto& all = weights_.all();
   const auto has_prefix = [&](const auto& each) { return each.first.starts_with(prefix); };
   if (std::ranges::any_of(all, has_prefix)) prefix_ = std::move(prefix);
@@ -50,6 +46,7 @@ Loading::Loading(Weights weights, std::string prefix, std::optional<DType> dtype
     return each.second.view.rank() == 2 && each.second.view.dtype() != DType::bf16;
   };
   dtype_ = dtype ? *dtype : std::ranges::any_of(all, is_wide) ? DType::f32 : DType::bf16;
+  if (activations_ == Activations::int8) dtype_ = DType::f32, widens_ = false;
   for (const auto& [name, matrix] : all) numbers_ += matrix.view.count();
 }
 
@@ -87,7 +84,12 @@ View Loading::take_row(const std::string& name, std::int64_t size) {
 }
 
 Matrix Loading::matrix(const std::string& name, std::int64_t rows, std::int64_t columns) {
-  return take_matrix(prefix_ + name, rows, columns, widens_);
+  if (!rounds(columns)) return take_matrix(prefix_ + name, rows, columns, widens_);
+  // Rows are read in any dtype; a layer that shares them has a copy.
+  const Matrix found = take(prefix_ + name, {rows, columns});
+  const Matrix* known = checking_ ? find(prefix_ + name) : nullptr;
+  if (known) weight_bytes_ += bytes_of(*known);
+  return found;
 }
 
 View Loading::table(const std::string& name, std::int64_t rows, std::int64_t columns) {
@@ -108,10 +110,32 @@ bool Loading::stays(const Matrix& matrix, bool widen) const {
   return matrix.blocks ? !widen : matrix.view.dtype() == dtype_;
 }
 
+Matrix Loading::take_weight(const std::string& name, std::int64_t out, std::int64_t in, bool turned) {
+  const std::int64_t rows = turned ? in : out, columns = turned ? out : in;
+  Matrix found = rounds(in) ? take(name, {rows, columns}) : take_matrix(name, rows, columns, widens_);
+  const Matrix* known = checking_ && rounds(in) ? find(name) : nullptr;
+  if (known && known->blocks) weight_bytes_ += bytes_of(*known);
+  if (turned) found.view = found.view.transpose(0, 1);
+  return as_weight(name, found);
+}
+
+Matrix Loading::as_weight(const std::string& name, const Matrix& matrix) {
+  if (checking_ || matrix.blocks || !rounds(matrix.view.size(1))) return matrix;
+  std::optional<Tensor> made = q8_0_rows(matrix.view);
+  if (!made) fail_at(weights_.place(), "{} has numbers that Q8_0 can't have: expected exact activations", quote(name));
+  weight_bytes_ += made->count();
+  const Tensor& kept = made_.emplace_back(std::move(*made));
+  return {matrix.view, QuantizedView{kept.raw(), QuantizedType::q8_0, matrix.view.size(0), matrix.view.size(1)}};
+}
+
+Linear Loading::layer(const Matrix& weight, const std::optional<View>& bias) const {
+  return weight.blocks ? Linear::borrow(*weight.blocks, bias, activations_) : Linear::borrow(weight.view, bias);
+}
+
 Linear Loading::linear(const std::string& name, std::int64_t in, std::int64_t out, bool bias) {
-  const Matrix weight = matrix(name + ".weight", out, in);
-  if (!bias) return borrow(weight);
-  return borrow(weight, take_row(prefix_ + name + ".bias", out));
+  const Matrix weight = take_weight(prefix_ + name + ".weight", out, in);
+  if (!bias) return layer(weight);
+  return layer(weight, take_row(prefix_ + name + ".bias", out));
 }
 
 std::vector<Linear> Loading::linears(const std::string& at, const std::vector<std::string>& names, std::int64_t in,
@@ -124,23 +148,22 @@ std::vector<Linear> Loading::linears(const std::string& at, const std::vector<st
 std::vector<Linear> Loading::linear_rows(const std::string& name, std::int64_t in,
                                          const std::vector<std::int64_t>& outs, bool bias) {
   const std::int64_t all_rows = std::accumulate(outs.begin(), outs.end(), std::int64_t{0});
-  const Matrix weight = matrix(name + ".weight", all_rows, in);
+  const Matrix weight = take_weight(prefix_ + name + ".weight", all_rows, in);
   std::optional<View> biases;
   if (bias) biases = take_row(prefix_ + name + ".bias", all_rows);
   std::vector<Linear> layers;
   std::int64_t first = 0;
   for (const std::int64_t out : outs) {
     const Matrix part = checking_ ? weight : rows_of(weight, first, first + out);
-    layers.push_back(biases ? borrow(part, checking_ ? *biases : biases->slice(0, first, first + out)) : borrow(part));
+    layers.push_back(biases ? layer(part, checking_ ? *biases : biases->slice(0, first, first + out)) : layer(part));
     first += out;
   }
   return layers;
 }
 
 Linear Loading::linear_in_out(const std::string& name, std::int64_t in, std::int64_t out) {
-  Matrix weight = matrix(name + ".weight", in, out);
-  weight.view = weight.view.transpose(0, 1);
-  return borrow(weight, take_row(prefix_ + name + ".bias", out));
+  const Matrix weight = take_weight(prefix_ + name + ".weight", out, in, true);
+  return layer(weight, take_row(prefix_ + name + ".bias", out));
 }
 
 LayerNorm Loading::layer_norm(const std::string& name, std::int64_t size, double eps, bool bias) {
@@ -173,21 +196,21 @@ std::optional<Output> Loading::head(const std::string& embeddings, const Matrix&
   if (!own && !tied && prefix_.empty()) return std::nullopt;
   std::optional<View> added;
   if (bias && weights_.find(bias)) added = take(bias, {1, out}).view.select(0, 0);
-  if (!tied || (own && shared && !is_same(*own, *shared)))
-    return Output{borrow(take_matrix(name, out, in, widens_), added)};
+  if (!tied || (own && shared && !is_same(*own, *shared))) return Output{layer(take_weight(name, out, in), added)};
   taken_.insert(name);
-  return Output{borrow(words, added)};
+  return Output{layer(as_weight(prefix_ + embeddings, words), added)};
 }
 
 Linear Loading::words_output(const std::string& name, const Matrix& words, std::int64_t in, std::int64_t out, bool bias,
                              const char* other_bias, bool tied) {
   const bool own = !tied || weights_.find(prefix_ + name + ".weight");
-  const Matrix weight = own ? matrix(name + ".weight", out, in) : words;
-  if (!bias) return borrow(weight);
+  const std::string own_weight = prefix_ + name + ".weight";
+  const Matrix weight = own ? take_weight(own_weight, out, in) : as_weight(own_weight, words);
+  if (!bias) return layer(weight);
   // Tied, the output's own bias is the other one, as Transformers has it, and files may have either or both.
   const std::string own_bias = prefix_ + name + ".bias", other = other_bias ? prefix_ + other_bias : own_bias;
   const bool is_other = weights_.find(other) && (tied || !weights_.find(own_bias));
-  return borrow(weight, take_row(is_other ? other : own_bias, out));
+  return layer(weight, take_row(is_other ? other : own_bias, out));
 }
 
 void Loading::has_copies(std::initializer_list<const char*> copies, const std::string& of) {

@@ -28,15 +28,19 @@ class Loading {
  public:
   // prefix: what stands before every name in files of a model with a task's head; it may be missing. dtype: that is
   // computed in; none: bf16 where all matrices are, f32 otherwise. widens: quantized matrices become that, too; else
-  // products are of them as they are.
-  Loading(Weights weights, std::string prefix, std::optional<DType> dtype, bool widens = false);
+  // products are of them as they are. activations: of the layers; int8 makes their weights Q8_0 where their rows are
+  // whole blocks, and computes in f32: what is quantized has no products of another dtype.
+  Loading(Weights weights, std::string prefix, std::optional<DType> dtype, bool widens = false,
+          Activations activations = Activations::exact);
 
   DType dtype() const { return dtype_; }
+  Activations activations() const { return activations_; }
   // Whether this is the first time: until it is over, a size is what the configuration says and nothing more.
   bool checking() const { return checking_; }
   // Whether the file has a tensor of that name.
   bool has(const std::string& name) const { return weights_.find(prefix_ + name) != nullptr; }
 
+  // One whose rows are read, and which an output layer may share.
   Matrix matrix(const std::string& name, std::int64_t rows, std::int64_t columns);
   // One whose numbers are read: it is not quantized.
   View table(const std::string& name, std::int64_t rows, std::int64_t columns);
@@ -117,12 +121,20 @@ class Loading {
   View take_row(const std::string& name, std::int64_t size);
   Matrix take_matrix(const std::string& name, std::int64_t rows, std::int64_t columns, bool widen);
   bool stays(const Matrix& matrix, bool widen) const;
+  // Whether layers of so many inputs have weights that are made Q8_0.
+  bool rounds(std::int64_t in) const { return activations_ == Activations::int8 && are_q8_0_rows(in); }
+  // The weight [out,in] of a layer; turned: the file has [in,out].
+  Matrix take_weight(const std::string& name, std::int64_t out, std::int64_t in, bool turned = false);
+  // The same of a matrix that was taken.
+  Matrix as_weight(const std::string& name, const Matrix& matrix);
+  Linear layer(const Matrix& weight, const std::optional<View>& bias = std::nullopt) const;
   bool is_ignored(const std::string& name);
   [[noreturn]] void fail_for_problems();
 
   Weights weights_;
   std::string prefix_;
   DType dtype_ = DType::f32;
+  Activations activations_ = Activations::exact;
   bool checking_ = true, widens_ = false, has_task_ = false;
   std::set<std::string, std::less<>> taken_;
   std::vector<std::string> beginnings_, endings_, problems_;

@@ -35,6 +35,12 @@ void check_decoder(const ModelInfo& info, std::string_view asked, std::string_vi
        info.type);
 }
 
+void check_exact(const ModelInfo& info, std::string_view asked) {
+  if (info.activations == Activations::exact) return;
+  fail(ErrorCode::bad_value, asked, "the model's activations are {}, expected exact: sums would not hold",
+       name_of(info.activations));
+}
+
 void check_finite(const Tensor& hidden) {
   const float* values = hidden.data<float>();
   if (std::all_of(values, values + hidden.count(), [](float value) { return std::isfinite(value); })) return;
@@ -95,6 +101,7 @@ ModelCache Model::cache(std::optional<DType> dtype) const {
   if (dtype && *dtype != info.dtype && *dtype != DType::i8)
     fail(ErrorCode::bad_dtype, model_function, "a cache in {}, expected {} or i8", *dtype, info.dtype);
   ModelCache cache;
+  cache.activations_ = info.activations;
   const KvCache empty(1, info.kv_heads, info.head_size, info.head_size, dtype.value_or(info.dtype));
   cache.layers_.assign(static_cast<std::size_t>(info.layers), empty);
   if (info.encoder_decoder()) cache.cross_ = cache.layers_;

@@ -93,6 +93,9 @@ Encoding embedded(Encoding text, const Tokenizer& tokenizer, const ModelInfo& in
 Encoding encoded(const Tokenizer& tokenizer, std::string_view text, const ModelInfo& info);
 // Throws bad_value in the name of the function that asked, of encoders. argument: "caches: ", where that one asks it.
 void check_decoder(const ModelInfo& info, std::string_view asked, std::string_view argument = {});
+// Throws bad_value in the name of the analysis that asked, of a model that rounds the rows its layers read: what it
+// computes is no longer the sum of its parts, nor has it the gradient that they say.
+void check_exact(const ModelInfo& info, std::string_view asked);
 // Throws bad_value for NaN or infinity in hidden states [N,E].
 void check_finite(const Tensor& hidden);
 // The mean of rows [begin, end) of hidden states [N,E], scaled to length 1.

@@ -263,13 +263,14 @@ void read_vectors(const std::filesystem::path& path, const models::GgufFile* ggu
 void count(const Loading& loading, ModelInfo& info) {
   if (info.input_size == 0) info.input_size = info.embedding_size;
   info.parameters = loading.parameters();
+  info.activations = loading.activations();
   info.formats = names_of(loading.formats());
   info.weight_bytes = loading.weight_bytes();
 }
 
 std::shared_ptr<Model::Parts> load_static(const std::filesystem::path& path, const std::filesystem::path& inside,
-                                          models::StaticFile& file, std::optional<DType> dtype) {
-  Loading loading(file.weights, "", dtype, dtype.has_value());
+                                          models::StaticFile& file, const ModelOptions& options) {
+  Loading loading(file.weights, "", options.dtype, options.dtype.has_value(), options.activations);
   { const models::StaticTable trial(loading, file); }
   loading.check();
   models::StaticTable table(loading, file);
@@ -296,7 +297,7 @@ Model Model::load(const std::filesystem::path& name, const ModelOptions& options
   const std::filesystem::path inside = models::is_gguf_file(path) ? path : models::transformer_folder(path);
   if (!models::is_gguf_file(path))
     if (auto table = models::open_static(model_file_function, path, inside))
-      return Model(load_static(path, inside, *table, options.dtype));
+      return Model(load_static(path, inside, *table, options));
   Opened file = open(inside);
   const Member written = file.config.root();
   const nlohmann::json native = models::native_config(written);
@@ -306,7 +307,7 @@ Model Model::load(const std::filesystem::path& name, const ModelOptions& options
   const Member config(said.place(), all);
   const char* prefix = prefix_in(file.weights, type);
   Loading loading(std::move(file.weights), prefix, options.dtype ? options.dtype : models::said_dtype(config),
-                  options.dtype.has_value());
+                  options.dtype.has_value(), options.activations);
   if (models::has_own_projection(said)) loading.ignore_beginning("linear.");
   Reader reader(loading, config);
   Family family = reader.read(type.family);

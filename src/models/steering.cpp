@@ -179,6 +179,7 @@ Steering Steering::load(const std::filesystem::path& path) {
 
 Steering make_steering(const Model& model, std::span<const TextPair> pairs, const SteeringOptions& options) {
   const ModelInfo& info = model.info();
+  models::check_exact(info, steering_function);
   models::check_decoder(info, steering_function);
   if (info.encoder_decoder())
     fail(ErrorCode::bad_value, steering_function, "expected a decoder alone, the model is of type {}", info.type);

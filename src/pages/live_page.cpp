@@ -69,6 +69,10 @@ std::string name_of_file(const fs::path& path) {
 Page live_page(const fs::path& model, const Recording& text_recording, std::string_view text,
                const LivePageOptions& options, std::string_view explorer) {
   if (explorer.empty()) fail(ErrorCode::bad_value, live_page_function, "{}", pages_note(explorer));
+  if (text_recording.activations != Activations::exact)
+    fail(ErrorCode::bad_value, live_page_function,
+         "the recording is of {} activations, and the page computes with exact ones",
+         name_of(text_recording.activations));
   const auto checked = [](std::string_view of, const char* what) {
     decode_utf8(of, {live_page_function, what});
     return ordered_json(of);

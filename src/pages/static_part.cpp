@@ -81,9 +81,10 @@ std::string telling_table(const Recording& recording, std::int64_t item) {
 
 std::string static_part(const Recording& recording, std::int64_t item, const std::string& lead,
                         const std::string& note) {
-  std::string out =
-      fmt::format("<h1>{}</h1>\n<p>{}</p>\n",
-                  recording.model.empty() ? "A recording" : escaped(recording.model, "model"), escaped(lead, "text"));
+  std::string title = recording.model.empty() ? "A recording" : escaped(recording.model, "model");
+  if (recording.activations != Activations::exact)
+    title += fmt::format(" ({} activations)", name_of(recording.activations));
+  std::string out = fmt::format("<h1>{}</h1>\n<p>{}</p>\n", title, escaped(lead, "text"));
   if (!note.empty())
     out += fmt::format("<p class=\"note\">This page does not compute: {}.</p>\n", escaped(note, "note"));
   return out + pictures(recording, item) + telling_table(recording, item);

@@ -54,6 +54,7 @@ struct Recorder::State {
   std::vector<LayerRecorder> layers = {};
   std::map<std::string, std::size_t, std::less<>> places = {};  // of the names in layers
   std::int64_t bytes = 0;
+  Activations activations = Activations::exact;  // of the layers' calls
 
   LayerRecorder* find(std::string_view name) {
     const auto found = places.find(name);
@@ -91,6 +92,9 @@ Recorder::~Recorder() = default;
 void Recorder::check(const RecordCall& call, const Dims& q, const Dims& k, DType dtype,
                      const AttentionOptions& options) const {
   check_call(call, q, k, options);
+  if (!state_->layers.empty() && call.activations != state_->activations)
+    fail(ErrorCode::bad_value, recorder_function, "activations are {}, and the layers that are there have {}",
+         name_of(call.activations), name_of(state_->activations));
   const LayerRecorder* layer = state_->find(call.layer);
   if (layer && !state_->options.grows) {
     fail(ErrorCode::bad_value, recorder_function, "layer {} is there already: a recording is of one forward pass",
@@ -113,6 +117,7 @@ void Recorder::add(const RecordCall& call, const View& q, const View& k, const V
     const std::int64_t before = layer->bytes();
     layer->add(layer->place(q.shape(), k.shape(), options), q, k, lse, lse_low, options, call);
     state_->bytes += layer->bytes() - before;
+    state_->activations = call.activations;
     if (!made) return;
     state_->places.emplace(call.layer, state_->layers.size());
     state_->layers.push_back(std::move(*made));
@@ -134,6 +139,7 @@ std::int64_t Recorder::bytes() const {
 Recording Recorder::finish() {
   Recording recording;
   const RecordOptions options = state_->options;
+  recording.activations = state_->activations;
   for (std::size_t n = 0; n < state_->layers.size(); ++n) {
     recording.layers_.push_back(state_->layers[n].finish(fmt::format("layers.{}", n), recording.tensors_));
   }

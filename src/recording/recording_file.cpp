@@ -103,6 +103,15 @@ DType read_dtype(const Member& from) {
   fail_at(from.place(), "{} is none of f32, f64, bf16 and f16", quote(from.text()));
 }
 
+// Files that say nothing are of exact ones.
+Activations read_activations(const Member& root) {
+  if (!root.has("activations")) return Activations::exact;
+  const Member said = root["activations"];
+  for (const Activations each : {Activations::exact, Activations::fast, Activations::int8})
+    if (said.text() == name_of(each)) return each;
+  fail_at(said.place(), "{} is none of exact, fast and int8", quote(said.text()));
+}
+
 // Rows follow each other from call to call.
 void read_calls(const Member& from, RecordedLayer& layer) {
   std::int64_t next = 0;
@@ -197,6 +206,7 @@ struct Recording::Contents {
 
 Recording::Contents Recording::contents(const char* function, const LeftOut& left_out) const {
   json root = {{"version", version}, {"model", model}, {"layers", json::array()}};
+  if (activations != Activations::exact) root["activations"] = std::string(name_of(activations));
   const auto check_text = [&](const std::string& text, const char* what) { decode_utf8(text, {function, what}); };
   check_text(model, "model");
   for (const auto& [name, items] : {std::pair("tokens", &tokens), {"decoder_tokens", &decoder_tokens}}) {
@@ -284,6 +294,7 @@ Recording Recording::load(const std::filesystem::path& path) {
     const std::int64_t written = root["version"].whole(1);
     if (written > version) fail_at(inner, "version {}, expected 1 to {}: another attend wrote it", written, version);
     recording.model = root["model"].text();
+    recording.activations = read_activations(root);
     recording.tokens = read_tokens(root, "tokens"), recording.decoder_tokens = read_tokens(root, "decoder_tokens");
     TensorCheck check(place, file->tensors);
     check.optional("ids"), check.optional("decoder_ids");

@@ -24,6 +24,7 @@ std::string to_json(const ModelInfo& x) {
                   {"encoder_heads", x.encoder_heads},
                   {"parameters", x.parameters},
                   {"dtype", name_of(x.dtype)},
+                  {"activations", name_of(x.activations)},
                   {"formats", x.formats},
                   {"weight_bytes", x.weight_bytes}});
 }

@@ -442,7 +442,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const json given = is_nested_deeper(text, 100) ? json() : json::parse(text, nullptr, false);
   const json config = given.is_object() ? make_config(given) : small_models()["llama"];
   constexpr std::optional<DType> dtypes[] = {std::nullopt, DType::f32, DType::bf16};
-  const ModelOptions options{input.one_of(dtypes)};
+  ModelOptions options{input.one_of(dtypes)};
   // A fifth of the time would go by in writing those that are there: most inputs change the configuration.
   static std::vector<Named> written;
   std::vector<Named> tensors = make_weights(input, config);
@@ -451,6 +451,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (fuzz::error_of([&] { write(folder.path() / "model.safetensors", tensors); })) return 0;
     written = std::move(tensors);
   }
+  constexpr Activations settings[] = {Activations::exact, Activations::int8, Activations::fast};
+  options.activations = input.one_of(settings);
   folder.put("config.json", given.is_object() ? config.dump() : std::string(text));
   load(folder.path(), options);
   return 0;
