@@ -27,7 +27,8 @@ namespace {
 // ---- embed ----
 
 struct EmbedArguments {
-  std::string model, file, output, dtype;
+  std::string model, file, output;
+  LoadArguments load;
   std::optional<std::string> prompt;
   bool normalize = false;
 };
@@ -69,7 +70,7 @@ void embed_line_tokens(const EmbedArguments& arguments, const Model& model) {
 }
 
 void run_embed(const EmbedArguments& arguments) {
-  const Model model = Model::load(find_model(arguments.model), model_options(arguments.dtype));
+  const Model model = Model::load(find_model(arguments.model), model_options(arguments.load));
   if (model.info().vectors == VectorKind::token) return embed_line_tokens(arguments, model);
   EmbedOptions options{.prompt = arguments.prompt, .progress = {}};
   if (arguments.normalize) options.normalize = true;
@@ -86,7 +87,8 @@ void run_embed(const EmbedArguments& arguments) {
 // ---- near ----
 
 struct NearArguments {
-  std::string vectors, file, model, query, dtype, rerank;
+  std::string vectors, file, model, query, rerank;
+  LoadArguments load;
   std::optional<std::string> prompt;
   std::int64_t count = 10;
   std::optional<std::int64_t> candidates;
@@ -159,7 +161,7 @@ std::vector<NearLine> near_lines(const NearArguments& arguments, const Model& mo
     for (std::size_t n = 0; n < nearest.size(); ++n) all.push_back({nearest[n], lines[n], std::nullopt});
     return all;
   }
-  const Model reranker = Model::load(find_model(arguments.rerank), model_options(arguments.dtype));
+  const Model reranker = Model::load(find_model(arguments.rerank), model_options(arguments.load));
   Progress progress;
   RankOptions options;
   options.count = arguments.count, options.progress = progress.stage();
@@ -185,7 +187,7 @@ std::string near_json(const std::vector<NearLine>& lines, bool of_tokens) {
 void run_near(const NearArguments& arguments) {
   if (arguments.candidates && arguments.rerank.empty())
     throw UsageError("--candidates: nothing uses it without --rerank");
-  const Model model = Model::load(find_model(arguments.model), model_options(arguments.dtype));
+  const Model model = Model::load(find_model(arguments.model), model_options(arguments.load));
   const bool of_tokens = model.info().vectors == VectorKind::token;
   const std::vector<NearLine> lines = near_lines(arguments, model);
   if (arguments.json) return print(near_json(lines, of_tokens));
@@ -204,12 +206,12 @@ void run_near(const NearArguments& arguments) {
   print(fmt::format("{}\n", fmt::join(lines_of(columns), "\n")));
 }
 
-void add_model_options(App& app, std::string& dtype, std::optional<std::string>& prompt) {
+void add_model_options(App& app, LoadArguments& load, std::optional<std::string>& prompt) {
   app.add_option("--prompt", prompt,
                  "What stands before each text: the name of one of the model's prompts (query, document, ...), or a "
                  "text (the model's own, if it has one)")
       ->type_name("NAME|TEXT");
-  add_dtype(app, dtype);
+  add_load(app, load);
 }
 
 }  // namespace
@@ -235,7 +237,7 @@ Command add_embed(App& root) {
                   "lines begin to FILE.starts.npy"),
               {".npy"})
       ->required();
-  add_model_options(*app, arguments->dtype, arguments->prompt);
+  add_model_options(*app, arguments->load, arguments->prompt);
   app->add_flag("--normalize", arguments->normalize, "Scale the vectors to length 1, if the model does not");
   return {app, [arguments] { run_embed(*arguments); }};
 }
@@ -264,7 +266,7 @@ Command add_near(App& root) {
   whole_number(app->add_option("--candidates", arguments->candidates,
                                "With --rerank: how many of the nearest lines it reads (100)"),
                1, 1 << 20);
-  add_model_options(*app, arguments->dtype, arguments->prompt);
+  add_model_options(*app, arguments->load, arguments->prompt);
   app->add_flag("--json", arguments->json, "Print one JSON object instead");
   add_text_form(*app, arguments->form);
   return {app, [arguments] { run_near(*arguments); }};

@@ -14,7 +14,8 @@ namespace attend::cli {
 namespace {
 
 struct LensArguments {
-  std::string action, model, corpus, output, dtype;
+  std::string action, model, corpus, output;
+  LoadArguments load;
   std::int64_t prompts = 100, tokens = 64;
 };
 
@@ -43,7 +44,7 @@ JacobianLens read_so_far(const std::string& output) {
 }
 
 void run(const LensArguments& x) {
-  const Model model = Model::load(find_model(x.model), model_options(x.dtype));
+  const Model model = Model::load(find_model(x.model), model_options(x.load));
   const std::vector<std::vector<std::int64_t>> prompts = read_prompts(x, model);
   JacobianLens so_far = read_so_far(x.output);
   const std::int64_t before = so_far.prompts;
@@ -84,7 +85,7 @@ Command add_lens(App& root) {
       ->required();
   whole_number(app->add_option("--prompts", arguments->prompts, "So many prompts (100)"), 1);
   whole_number(app->add_option("--tokens", arguments->tokens, "Each of so many tokens (64)"), 18);
-  add_dtype(*app, arguments->dtype);
+  add_dtype(*app, arguments->load);
   return {app, [arguments] { run(*arguments); }};
 }
 

@@ -19,7 +19,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct MatchArguments {
-  std::string model, query, passage, output, dtype;
+  std::string model, query, passage, output;
+  LoadArguments load;
   bool json = false;
 };
 
@@ -66,7 +67,7 @@ std::string match_table(const MaxSim& match, const Side& query, const Side& pass
 }
 
 void run_match(const MatchArguments& arguments) {
-  const Model model = Model::load(find_model(arguments.model), model_options(arguments.dtype));
+  const Model model = Model::load(find_model(arguments.model), model_options(arguments.load));
   const Side query = side_of(model, arguments.query, TextRole::query),
              passage = side_of(model, arguments.passage, TextRole::document);
   const MaxSim match = max_sim(query.vectors.vectors, passage.vectors.vectors);
@@ -96,7 +97,7 @@ Command add_match(App& root) {
   file_ending(app->add_option("-o,--output", arguments->output, "Write a picture to FILE: a line to each match"),
               {".svg", ".png"});
   app->add_flag("--json", arguments->json, "Print one JSON object instead");
-  add_dtype(*app, arguments->dtype);
+  add_load(*app, arguments->load);
   return {app, [arguments] { run_match(*arguments); }};
 }
 

@@ -171,7 +171,7 @@ void run(ModelArguments& arguments) {
   if (arguments.list) return list_models();
   const std::filesystem::path path = find_model(arguments.model);
   const std::string text = arguments.vary.over.empty() ? text_of(arguments) : "";
-  const Model model = Model::load(path, model_options(arguments.dtype));
+  const Model model = Model::load(path, model_options(arguments.load));
   check_model(model, arguments);
   if (arguments.vary.asked()) return run_vary(model, text, arguments);
   announce_generation(model.info(), arguments);
@@ -215,7 +215,7 @@ void add_input(App& app, ModelArguments& arguments) {
   app.add_flag("--list", arguments.list,
                "List the models that are there, attend's and Hugging Face's (HF_HOME), by the name that opens each");
   app.add_option("--file", arguments.text_file, "Read the text from FILE instead")->type_name("FILE");
-  add_dtype(app, arguments.dtype);
+  add_load(app, arguments.load);
   app.add_option("--near", arguments.near,
                  "Encoders: a sentence to compare with the text, or a file with one on each line. May be given several "
                  "times")
@@ -270,13 +270,25 @@ std::string file_name(const std::string& model) {
   return path.extension() == ".gguf" ? path.stem().string() : path.filename().string();
 }
 
-void add_dtype(App& app, std::string& dtype) {
-  choose_one(app.add_option("--dtype", dtype, "What it computes in (what its config.json says)"), "f32|bf16");
+void add_dtype(App& app, LoadArguments& load) {
+  choose_one(app.add_option("--dtype", load.dtype, "What it computes in (what its config.json says)"), "f32|bf16");
 }
 
-ModelOptions model_options(const std::string& dtype) {
-  if (dtype.empty()) return {};
-  return {.dtype = dtype == "bf16" ? DType::bf16 : DType::f32};
+void add_load(App& app, LoadArguments& load) {
+  add_dtype(app, load);
+  choose_one(app.add_option("--activations", load.activations,
+                            "What layers multiply their weights by: exact, or rounded, for speed. fast: to 16 bits, "
+                            "where weights are quantized; int8: to 8 bits, and other weights become Q8_0. Analyses "
+                            "refuse both (exact)"),
+             "exact|fast|int8");
+}
+
+ModelOptions model_options(const LoadArguments& load) {
+  ModelOptions options;
+  if (!load.dtype.empty()) options.dtype = load.dtype == "bf16" ? DType::bf16 : DType::f32;
+  if (load.activations == "fast") options.activations = Activations::fast;
+  if (load.activations == "int8") options.activations = Activations::int8;
+  return options;
 }
 
 Command add_model(App& root) {

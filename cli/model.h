@@ -33,9 +33,14 @@ void list_models();
 // person can do instead.
 void fetch_model(const std::string& name);
 
-// --dtype, and what it says of a model's loading.
-void add_dtype(App& app, std::string& dtype);
-ModelOptions model_options(const std::string& dtype);
+// How a model is opened: --dtype and --activations.
+struct LoadArguments {
+  std::string dtype, activations;
+};
+void add_load(App& app, LoadArguments& load);
+// Of what analyses a model, which rounds nothing then.
+void add_dtype(App& app, LoadArguments& load);
+ModelOptions model_options(const LoadArguments& load);
 
 // ---- What was computed ----
 
@@ -98,7 +103,8 @@ void add_vary(App& app, VaryArguments& arguments);
 
 // The command line.
 struct ModelArguments {
-  std::string model, get, dtype;
+  std::string model, get;
+  LoadArguments load;
   bool list = false, chat = false;
   std::optional<std::string> text;
   std::string text_file;

@@ -183,14 +183,17 @@ std::string short_title(const Recording& recording, const RecordedHead& head) {
   return fmt::format("{}: {}{}", name, label.name, label.is_excess() ? " " + three_columns(label) : "");
 }
 
-// ", f32"; of quantized ones a line: "Q4_1 and Q8_0 in the file, computed in f32: 92.0 MiB of weights"
+// ", f32" or ", f32, int8 activations"; of quantized ones a line: "Q4_1 and Q8_0 in the file, computed in f32: 92.0 MiB
+// of weights"
 std::string weights_text(const ModelInfo& info) {
   std::vector<std::string_view> quantized;
   for (const std::string& format : info.formats)
     if (std::isupper(static_cast<unsigned char>(format.front())) != 0) quantized.push_back(format);  // no dtype is
-  if (quantized.empty()) return fmt::format(", {}", name_of(info.dtype));
-  return fmt::format("\n{} in the file, computed in {}: {} of weights", fmt::join(quantized, " and "),
-                     name_of(info.dtype), bytes(info.weight_bytes));
+  std::string computed{name_of(info.dtype)};
+  if (info.activations != Activations::exact) computed += fmt::format(", {} activations", name_of(info.activations));
+  if (quantized.empty()) return ", " + computed;
+  return fmt::format("\n{} in the file, computed in {}: {} of weights", fmt::join(quantized, " and "), computed,
+                     bytes(info.weight_bytes));
 }
 
 }  // namespace

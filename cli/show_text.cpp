@@ -57,6 +57,8 @@ std::string layers_line(const Recording& recording, std::int64_t item) {
     line += fmt::format(", {}", counted(heads, "head"));
   if (recording.tokens.empty()) line += fmt::format(", {} queries x {} keys", layers[0].queries, layers[0].keys);
   if (std::ranges::all_of(layers, &RecordedLayer::has_qk)) line += ", q and k kept";
+  if (recording.activations != Activations::exact)
+    line += fmt::format(", {} activations", name_of(recording.activations));
   if (layers[0].batch > 1) line += fmt::format("; item {} of {} (from 0)", item, layers[0].batch);
   return line + "\n";
 }

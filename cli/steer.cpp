@@ -15,7 +15,8 @@ namespace attend::cli {
 namespace {
 
 struct SteerArguments {
-  std::string model, pairs, output, layers, dtype, method = "mean";
+  std::string model, pairs, output, layers, method = "mean";
+  LoadArguments load;
 };
 
 // A line each: what it is to say, a tab, and what it is not to.
@@ -56,7 +57,7 @@ void run(const SteerArguments& x) {
   if (x.method == "principal") options.method = SteeringOptions::Method::principal;
   read_layers(x.layers, options);
   const std::vector<TextPair> pairs = read_pairs(x.pairs);
-  const Model model = Model::load(find_model(x.model), model_options(x.dtype));
+  const Model model = Model::load(find_model(x.model), model_options(x.load));
   const Steering made = make_steering(model, pairs, options);
   writing([&] { made.save(x.output); });
   tell(fmt::format("attend: wrote {}: {} pairs, layers {} to {}", x.output, pairs.size(),
@@ -88,7 +89,7 @@ Command add_steer(App& root) {
                              "first principal component (mean)"),
              "mean|principal");
   app->add_option("--layers", arguments->layers, "Only of these layers (all but layer 0)")->type_name("FIRST-LAST");
-  add_dtype(*app, arguments->dtype);
+  add_dtype(*app, arguments->load);
   return {app, [arguments] { run(*arguments); }};
 }
 

@@ -23,7 +23,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct TaskArguments {
-  std::string model, file, query, dtype, function, aggregation = "simple";
+  std::string model, file, query, function, aggregation = "simple";
+  LoadArguments load;
   std::optional<std::int64_t> max_tokens;
   std::int64_t count = 10;
   bool pairs = false, json = false;
@@ -31,7 +32,7 @@ struct TaskArguments {
 };
 
 Model open(const TaskArguments& arguments) {
-  return Model::load(find_model(arguments.model), model_options(arguments.dtype));
+  return Model::load(find_model(arguments.model), model_options(arguments.load));
 }
 
 template <class Of>
@@ -168,7 +169,7 @@ void add_shared(App& app, TaskArguments& arguments, const char* file) {
   whole_number(app.add_option("--max-tokens", arguments.max_tokens,
                               "Tokens of a text at most; longer ones are cut (as the folder says)"),
                1);
-  add_dtype(app, arguments.dtype);
+  add_load(app, arguments.load);
   add_text_form(app, arguments.form);
 }
 

@@ -27,11 +27,15 @@ def bytes_tokenizer():
             "model": {"type": "BPE", "vocab": vocabulary, "merges": []}}
 
 
-def tensors():
+# Rows of whole blocks, which Q8_0 can have.
+WIDE = CONFIG | {"hidden_size": 64, "intermediate_size": 96, "head_dim": 16}
+
+
+def tensors(config=CONFIG):
     random = numpy.random.default_rng(0)
-    V, E, I, D = (CONFIG[name] for name in ("vocab_size", "hidden_size", "intermediate_size", "head_dim"))
+    V, E, I, D = (config[name] for name in ("vocab_size", "hidden_size", "intermediate_size", "head_dim"))
     shapes = {"model.embed_tokens": (V, E), "lm_head": (V, E), "model.norm": (E,)}
-    for layer in range(CONFIG["num_hidden_layers"]):
+    for layer in range(config["num_hidden_layers"]):
         for name, shape in {"self_attn.q_proj": (4 * D, E), "self_attn.k_proj": (2 * D, E), "self_attn.v_proj": (2 * D, E),
                             "self_attn.o_proj": (E, 4 * D), "mlp.gate_proj": (I, E), "mlp.up_proj": (I, E),
                             "mlp.down_proj": (E, I), "input_layernorm": (E,), "post_attention_layernorm": (E,)}.items():
@@ -39,12 +43,12 @@ def tensors():
     return {f"{name}.weight": random.standard_normal(shape, numpy.float32) for name, shape in shapes.items()}
 
 
-def write(folder, tokenizer=None):
+def write(folder, tokenizer=None, config=CONFIG):
     """The folder, with a model in it."""
     folder = pathlib.Path(folder)
     folder.mkdir(exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(CONFIG))
-    save_file(tensors(), folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(config))
+    save_file(tensors(config), folder / "model.safetensors")
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer or TOKENIZER))
     return str(folder)
 
@@ -84,11 +88,11 @@ def write_colbert(folder):
     return str(folder)
 
 
-def write_autoencoder(folder):
+def write_autoencoder(folder, E=CONFIG["hidden_size"]):
     """The folder, with a sparse autoencoder of three features in it, of the stream before the model's last layer."""
     folder = pathlib.Path(folder)
     folder.mkdir(exist_ok=True)
-    random, E = numpy.random.default_rng(0), CONFIG["hidden_size"]
+    random = numpy.random.default_rng(0)
     shapes = {"W_enc": (E, 3), "W_dec": (3, E), "b_enc": (3,), "b_dec": (E,)}
     config = {"architecture": "standard", "d_in": E, "d_sae": 3, "metadata": {"hook_name": "blocks.0.hook_resid_post"}}
     (folder / "cfg.json").write_text(json.dumps(config))
