@@ -329,6 +329,11 @@ class Recording:
         self._made().model = name
 
     @property
+    def activations(self) -> str:
+        """What the model's layers multiplied their weights by: "exact", "fast" or "int8", as Model.load() was told."""
+        return self._made().activations
+
+    @property
     def layers(self) -> list:
         """The names of the layers, in the order in which they computed."""
         return self._made().names
@@ -351,7 +356,8 @@ class Recording:
     def __repr__(self):
         if self._raw is None:
             return "<attend.Recording: nothing yet>"
-        return f"<attend.Recording of {repr(self.model) if self.model else 'a model'}: {len(self)} layers>"
+        rounded = "" if self.activations == "exact" else f", {self.activations} activations"
+        return f"<attend.Recording of {repr(self.model) if self.model else 'a model'}{rounded}: {len(self)} layers>"
 
     @property
     def ids(self):

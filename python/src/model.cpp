@@ -207,17 +207,29 @@ Gemma's norms are 1 + those of its file.
 >>> {name: array.shape for name, array in model.weights(0).items() if name in ("W_Q", "W_O", "W_in")}
 {'W_O': (4, 16, 4), 'W_Q': (4, 4, 16), 'W_in': (32, 16)})";
 
+std::string with_activations(const ModelInfo& info) {
+  if (info.activations == Activations::exact) return "";
+  return ", " + std::string(name_of(info.activations)) + " activations";
+}
+
 std::string model_describe(const Loaded& self) {
   const ModelInfo& info = self.model.info();
   return "Model('" + self.name + "': " + info.type + ", " + std::to_string(info.layers) + " layers, " +
-         std::to_string(info.parameters) + " parameters, " + python_name(info.dtype) + ")";
+         std::to_string(info.parameters) + " parameters, " + python_name(info.dtype) + with_activations(info) + ")";
 }
 
-Loaded model_load(nb::handle path, nb::handle dtype) {
+Activations read_activations(const char* function, const std::string& name) {
+  for (const Activations each : {Activations::exact, Activations::fast, Activations::int8})
+    if (name == name_of(each)) return each;
+  throw Error(ErrorCode::bad_value, function, "activations is '" + name + "', expected exact, fast or int8");
+}
+
+Loaded model_load(nb::handle path, nb::handle dtype, const std::string& activations) {
   constexpr const char* function = "Model.load";
   const std::string name = path_of(path);
   ModelOptions options;
   if (!dtype.is_none()) options.dtype = read_dtype(function, dtype, {DType::f32, DType::bf16});
+  options.activations = call(function, [&] { return read_activations(function, activations); });
   nb::str from = lasting_path(name);
   Loaded loaded = call(function, [&] {
     Model model = Model::load(name, options);  // first: where that is no name, it says so
@@ -240,7 +252,8 @@ GivenTokenizer load_tokenizer(nb::handle path) {
 
 nb::tuple reduced(const Loaded& self) {
   const nb::object dtype = self.given_dtype ? nb::object(nb::str(python_name(*self.given_dtype))) : nb::none();
-  return nb::make_tuple(nb::type<Loaded>().attr("load"), nb::make_tuple(self.from, dtype));
+  const nb::str activations(name_of(self.model.info().activations).data());
+  return nb::make_tuple(nb::type<Loaded>().attr("load"), nb::make_tuple(self.from, dtype, activations));
 }
 
 constexpr const char* model_class_doc =
@@ -270,7 +283,13 @@ constexpr const char* load_doc =
 attend's cache or Hugging Face's, "sentence-transformers/all-MiniLM-L6-v2" (attend model --list); no network is asked.
 
 dtype: float32 or bfloat16, that it computes in; None: that of config.json, float16 as float32; quantized weights stay as they
-are. Weights of that dtype stay in the file, which must not change meanwhile. Raises OSError, which lists all that is missing, unexpected or of
+are. Weights of that dtype stay in the file, which must not change meanwhile.
+
+activations: 'exact'; or what layers multiply their weights by is rounded, for speed: 'fast' to 16 bits, where weights are
+quantized, 'int8' to 8 bits, and other weights become Q8_0, all else float32. forward(), generate(), embed(), record() and tasks
+take such a model, gradients and analyses do not: ValueError.
+
+Raises OSError, which lists all that is missing, unexpected or of
 another shape, and names what is not known here.)";
 
 }  // namespace
@@ -282,8 +301,10 @@ void bind_model(nb::module_& m) {
   copies_are_itself(model);
   pickles_as(model, &reduced);
   model
-      .def_static("load", &model_load, nb::arg("path"), nb::arg("dtype") = nb::none(),
-                  nb::sig("def load(path: str | os.PathLike[str] | bytes, dtype: object = None) -> Model"), load_doc)
+      .def_static("load", &model_load, nb::arg("path"), nb::arg("dtype") = nb::none(), nb::arg("activations") = "exact",
+                  nb::sig("def load(path: str | os.PathLike[str] | bytes, dtype: object = None, activations: "
+                          "Literal['exact', 'fast', 'int8'] = 'exact') -> Model"),
+                  load_doc)
       .def_static("load_tokenizer", &load_tokenizer, nb::arg("path"),
                   nb::sig("def load_tokenizer(path: str | os.PathLike[str] | bytes) -> Tokenizer"),
                   "The tokenizer beside the model: the folder's, as Tokenizer.load reads it, or the GGUF file's own.")

@@ -169,6 +169,7 @@ void bind_recording(nb::module_& m) {
              call("Recording.save", [&] { self.save(name); });
            })
       .def_rw("model", &Recording::model)
+      .def_prop_ro("activations", [](const Recording& self) { return nb::str(name_of(self.activations).data()); })
       .def_rw("tokens", &Recording::tokens)
       .def_rw("decoder_tokens", &Recording::decoder_tokens)
       .def_prop_ro("ids", [](const Recording& self) { return ids_of(self.ids()); })

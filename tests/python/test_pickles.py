@@ -49,15 +49,17 @@ def test_pictures(model):
             assert other.to_text(width=60, colour=True) == picture.to_text(width=60, colour=True)
 
 
-@pytest.mark.parametrize("dtype", [None, "bfloat16"])
-def test_a_model_is_opened_again(model, dtype, monkeypatch, tmp_path):
-    given = attend.Model.load("tiny", dtype)
+@pytest.mark.parametrize("dtype, activations", [(None, "exact"), ("bfloat16", "exact"), (None, "int8")])
+def test_a_model_is_opened_again(model, dtype, activations, monkeypatch, tmp_path):
+    tiny.write("tiny", config=tiny.WIDE)
+    given = attend.Model.load("tiny", dtype, activations)
     data = pickle.dumps(given)
     assert len(data) < 1000  # and not its weights
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     other = pickle.loads(data)
     assert repr(other) == repr(given) and other.info.dtype == given.info.dtype
+    assert other.info.activations == given.info.activations == activations
     numpy.testing.assert_array_equal(other.forward("the cat sat"), given.forward("the cat sat"))
     assert copy.copy(given) is given and copy.deepcopy([given])[0] is given
 

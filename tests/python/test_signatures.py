@@ -66,7 +66,7 @@ def test_and_what_a_constructor_does(kind):
 def test_a_method_of_an_object_has_no_self(tmp_path):
     model = attend.Model.load(tiny.write(tmp_path))
     assert list(inspect.signature(model.logits).parameters) == ["hidden"]
-    assert list(inspect.signature(attend.Model.load).parameters) == ["path", "dtype"]
+    assert list(inspect.signature(attend.Model.load).parameters) == ["path", "dtype", "activations"]
     assert model.logits.__self__ is model and model.logits.__name__ == "logits" and "logits" in model.logits.__doc__
 
 
