@@ -48,10 +48,11 @@ class ATTEND_API Linear {
   // bad_dtype.
   static Linear borrow(const View& weight, const std::optional<View>& bias = std::nullopt);
 
-  // The same of a quantized weight: of its numbers as dequantize() gives them, in f32, or where the processor
-  // multiplies bytes (target avx512_bf16) by digits of x that are as exact (docs/numerics.md). They are unpacked in
-  // registers: for up to 8 rows of x where they pass by, for more a panel at a time; a row has the same bits either
-  // way. Throws bad_shape; bad_value for a head that can't be interleaved.
+  // The same of a quantized weight. With exact activations y is that of the weight's numbers as dequantize() gives
+  // them, in f32, or where the processor multiplies bytes by digits of x that are as exact; fast and int8 round x
+  // (docs/numerics.md has both). Blocks are unpacked in registers: for up to 8 rows of x where they pass by, for more a
+  // panel at a time; a row has the same bits either way. backward() and input_gradient() are those of y without the
+  // rounding. Throws bad_shape; bad_value for a head that can't be interleaved.
   static Linear borrow(const QuantizedView& weight, const std::optional<View>& bias = std::nullopt,
                        Activations activations = Activations::exact);
 

@@ -68,11 +68,25 @@ void pack_linear_rows(const void* weight, std::int64_t in, std::int64_t first, s
   }
 }
 
+// As store_linear(), of a panel whose outputs are all there, as f32: without a copy.
+inline void store_whole(const LinearOperands& a, std::int64_t first, std::int64_t rows, std::int64_t panel,
+                        const float* sums, const float* bias) {
+  F added[vectors];
+#pragma GCC unroll 4
+  for (int v = 0; v < vectors; ++v) added[v] = a.bias ? Simd::load(bias + v * lanes) : Simd::set1(-0.0f);
+  for (std::int64_t r = 0; r < rows; ++r, sums += width) {
+    float* const to = static_cast<float*>(a.y) + (first + r) * a.y_stride + panel * width;
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) Simd::store(to + v * lanes, Simd::add(Simd::load(sums + v * lanes), added[v]));
+  }
+}
+
 // The sums of a panel's rows, with the bias, as y.
 void store_linear(const LinearOperands& a, std::int64_t first, std::int64_t rows, std::int64_t panel, float* sums) {
   const std::int64_t outs = min_of<std::int64_t>(width, a.out - panel * width);
   alignas(64) float bias[width] = {};
   for (std::int64_t i = 0; a.bias && i < outs; ++i) bias[i] = a.bias[panel * width + i];
+  if (outs == width && a.y_dtype == DType::f32) return store_whole(a, first, rows, panel, sums, bias);
   for (std::int64_t r = 0; r < rows; ++r, sums += width) {
     const std::int64_t at_y = (first + r) * a.y_stride + panel * width;
     for (std::int64_t i = 0; a.bias && i < width; i += lanes) {

@@ -21,7 +21,7 @@ struct Kind {
 };
 
 constexpr int most_of(const Kind& type) {
-  if (!Simd::byte_pairs || type.most > 63) return 255;
+  if (type.most > 63 || !(Simd::byte_pairs || Simd::signed_products)) return 255;
   return type.halves ? 63 : type.most <= 15 ? 15 : 31;
 }
 
@@ -29,8 +29,8 @@ template <class Type>
 constexpr Kind kind_of{Type::halves, Type::from == 0, most_of({Type::halves, false, Type::most})};
 
 // Sums of products of codes with one of N digits, four to a lane, for the words that share a scale. Where the target
-// has an instruction that sums two products in 16 bits, codes of up to 6 bits are summed there, as many words as fit;
-// and larger ones meet a lone digit, from -127 to 127, as magnitudes, which have no sums of more than two.
+// has an instruction that sums two products in 16 bits, codes of up to 6 bits are summed there, as many words as fit.
+// There larger ones meet a lone digit, from -127 to 127, less 128, as they do where instructions multiply signed bytes.
 template <int N, Kind K, class S = Simd>
 class ByteSums {
  public:
@@ -38,14 +38,14 @@ class ByteSums {
   inline __attribute__((always_inline)) void begin(F start) {
 #pragma GCC unroll 4
     for (F& sum : sums_) sum = Simd::zero();
-    if (!pairs && !magnitudes) sums_[0] = start;
+    if (!pairs && !lowered) sums_[0] = start;
   }
   inline __attribute__((always_inline)) void add(int w, F codes, F digits) {
     F& sum = sums_[w % K.words() / words_of_sum];
     if constexpr (pairs) {
       sum = S::dot_pairs(codes, digits, sum);
-    } else if constexpr (magnitudes) {
-      sum = S::dot_magnitudes(codes, digits, sum);
+    } else if constexpr (lowered) {
+      sum = S::dot_lowered(codes, digits, sum);
     } else {
       sum = S::dot_u8(codes, digits, sum);
     }
@@ -62,7 +62,8 @@ class ByteSums {
   }
 
  private:
-  static constexpr bool pairs = S::byte_pairs && K.most <= 63, magnitudes = S::byte_pairs && !pairs && N == 1;
+  static constexpr bool pairs = S::byte_pairs && K.most <= 63;
+  static constexpr bool lowered = K.most > 63 && N == 1 && (S::byte_pairs || S::signed_products);
   static constexpr int words_of_sum = pairs ? 32767 / (2 * 128 * K.most) : K.words();
 
   F sums_[(K.words() + words_of_sum - 1) / words_of_sum];
@@ -368,10 +369,13 @@ void pack_digits(const BlockMatrix& of, std::int64_t first, std::int64_t last, f
   static_assert(sizeof(Chunk[vectors]) <= sizeof(float[chunk_columns * width]), "a panel of linear_floats()");
   BlockPanel<true> panel(of);
   panel.start(first, last);
+  AskAhead ahead(of, first / width, (of.matrix.rows + width - 1) / width,
+                 of.matrix.columns / chunk_columns / panel.count());
   const std::size_t bytes = static_cast<std::size_t>(panel.count()) * sizeof(Chunk[vectors]);
   auto* to = reinterpret_cast<char*>(packed);
   for (std::int64_t column = 0; column < of.matrix.columns; column += panel.count() * chunk_columns, to += bytes) {
     panel.unpack();
+    ahead.ask();
     __builtin_memcpy(to, panel.chunks(), bytes);
   }
 }

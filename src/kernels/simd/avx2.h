@@ -17,7 +17,8 @@ struct Simd {
   static constexpr int height = 4;
   static constexpr int vectors = 3;
   static constexpr int value_vectors = 2;  // decode: accumulators for each of four rows
-  static constexpr bool byte_products = false, byte_pairs = true, multiplies_in_registers = true;
+  static constexpr bool byte_products = false, byte_pairs = true, signed_products = false,
+                        multiplies_in_registers = true;
 
   static F zero() { return _mm256_setzero_ps(); }
   static F set1(float x) { return _mm256_set1_ps(x); }
@@ -156,7 +157,7 @@ struct Simd {
     return _mm256_castsi256_ps(sums);
   }
   // As dot_u8(a, b, c), less 128 times b's bytes, none of which is -128.
-  static F dot_magnitudes(F a, F b, F c) {
+  static F dot_lowered(F a, F b, F c) {
     const __m256i x = _mm256_xor_si256(_mm256_castps_si256(a), _mm256_set1_epi8(-128));
     const __m256i y = _mm256_sign_epi8(_mm256_castps_si256(b), x);
     return add_pairs(_mm256_castsi256_ps(_mm256_maddubs_epi16(_mm256_abs_epi8(x), y)), c);

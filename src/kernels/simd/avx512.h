@@ -150,14 +150,16 @@ struct Simd {
 #endif
   }
 #ifdef __AVX512VNNI__
-  static constexpr bool byte_products = true, byte_pairs = false, multiplies_in_registers = true;
+  static constexpr bool byte_products = true, byte_pairs = false, signed_products = false,
+                        multiplies_in_registers = true;
   // c + the sum of a's unsigned times b's signed bytes, where a lane is four of them, and of c an integer.
   static F dot_u8(F a, F b, F c) {
     return _mm512_castsi512_ps(
         _mm512_dpbusd_epi32(_mm512_castps_si512(c), _mm512_castps_si512(a), _mm512_castps_si512(b)));
   }
 #else
-  static constexpr bool byte_products = false, byte_pairs = false, multiplies_in_registers = false;
+  static constexpr bool byte_products = false, byte_pairs = false, signed_products = false,
+                        multiplies_in_registers = false;
   static F dot_u8(F a, F b, F c) {
     const __m512i x = _mm512_castps_si512(a), y = _mm512_castps_si512(b);
     const __m512i even = _mm512_and_si512(x, _mm512_set1_epi16(255)), odd = _mm512_srli_epi16(x, 8);

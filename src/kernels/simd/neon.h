@@ -18,7 +18,6 @@ struct Simd {
   static constexpr int height = 8;
   static constexpr int vectors = 3;
   static constexpr int value_vectors = 4;  // decode: accumulators for each of four rows
-  static constexpr bool byte_products = false, byte_pairs = false, multiplies_in_registers = false;
 
   static F zero() { return vdupq_n_f32(0); }
   static F set1(float x) { return vdupq_n_f32(x); }
@@ -102,6 +101,20 @@ struct Simd {
     const int32x4_t low = vmull_s16(vget_low_s16(x), vget_low_s16(y)), high = vmull_high_s16(x, y);
     return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(c), vpaddq_s32(low, high)));
   }
+#ifdef __ARM_FEATURE_DOTPROD
+  static constexpr bool byte_products = false, byte_pairs = false, signed_products = true;
+  static constexpr bool multiplies_in_registers = true;
+  // a's bytes up to 127.
+  static F dot_u8(F a, F b, F c) {
+    const int32x4_t sums = vdotq_s32(vreinterpretq_s32_f32(c), vreinterpretq_s8_f32(a), vreinterpretq_s8_f32(b));
+    return vreinterpretq_f32_s32(sums);
+  }
+  static F dot_lowered(F a, F b, F c) {
+    return dot_u8(vreinterpretq_f32_u8(veorq_u8(vreinterpretq_u8_f32(a), vdupq_n_u8(128))), b, c);
+  }
+#else
+  static constexpr bool byte_products = false, byte_pairs = false, signed_products = false;
+  static constexpr bool multiplies_in_registers = false;
   static F dot_u8(F a, F b, F c) {
     const uint16x8_t x = vreinterpretq_u16_f32(a);
     const int16x8_t y = vreinterpretq_s16_f32(b);
@@ -113,19 +126,26 @@ struct Simd {
     const int32x4_t second = vmlal_high_s16(vmull_high_s16(even, low), odd, high);
     return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(c), vpaddq_s32(first, second)));
   }
+#endif
   static F spread(const std::int8_t* bytes) {
     std::int32_t four;
     __builtin_memcpy(&four, bytes, sizeof four);
     return vreinterpretq_f32_s32(vdupq_n_s32(four));
   }
-  static F to_i32(F x) { return vreinterpretq_f32_s32(vcvtnq_s32_f32(x)); }
-  static std::int32_t sum_i32(F x) { return vaddvq_s32(vreinterpretq_s32_f32(x)); }
+  static F to_i32(F x) {
+    return vreinterpretq_f32_s32(vcvtnq_s32_f32(x));
+  }
+  static std::int32_t sum_i32(F x) {
+    return vaddvq_s32(vreinterpretq_s32_f32(x));
+  }
   static void store_low_bytes(std::int8_t* p, F x) {
     const uint16x4_t halves = vmovn_u32(vreinterpretq_u32_f32(x));
     const uint8x8_t bytes = vmovn_u16(vcombine_u16(halves, halves));
     __builtin_memcpy(p, &bytes, lanes);
   }
-  static F from_i32(F x) { return vcvtq_f32_s32(vreinterpretq_s32_f32(x)); }
+  static F from_i32(F x) {
+    return vcvtq_f32_s32(vreinterpretq_s32_f32(x));
+  }
 
   static inline __attribute__((always_inline)) void load_quads(const char* const* rows, std::int64_t at,
                                                                F (&words)[4]) {
@@ -134,7 +154,9 @@ struct Simd {
     }
     transpose(words);
   }
-  static F half(F words) { return vcvt_f32_f16(vreinterpret_f16_u16(vmovn_u32(vreinterpretq_u32_f32(words)))); }
+  static F half(F words) {
+    return vcvt_f32_f16(vreinterpret_f16_u16(vmovn_u32(vreinterpretq_u32_f32(words))));
+  }
   template <int K>
   static F raise_byte(F words) {
     return vreinterpretq_f32_u32(
@@ -150,7 +172,9 @@ struct Simd {
   static F interleave_high(F a, F b) {
     return vreinterpretq_f32_s16(vzip2q_s16(vreinterpretq_s16_f32(a), vreinterpretq_s16_f32(b)));
   }
-  static constexpr int interleaved_place(int element) { return element; }
+  static constexpr int interleaved_place(int element) {
+    return element;
+  }
 
   static std::uint64_t bits_of_bools(const std::uint8_t* p) {
     std::uint64_t bits = 0;

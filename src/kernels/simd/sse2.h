@@ -19,7 +19,8 @@ struct Simd {
   static constexpr int height = 4;
   static constexpr int vectors = 2;
   static constexpr int value_vectors = 4;  // decode: accumulators for each of four rows
-  static constexpr bool byte_products = false, byte_pairs = false, multiplies_in_registers = false;
+  static constexpr bool byte_products = false, byte_pairs = false, signed_products = false,
+                        multiplies_in_registers = false;
 
   static F zero() { return _mm_setzero_ps(); }
   static F set1(float x) { return _mm_set1_ps(x); }

@@ -172,9 +172,9 @@ constexpr void fill_pairs(SimdTable& table) {
         Simd::store(y + i, Layer::add_pairs(pairs, Simd::load(c + i)));
       });
     };
-    table.dot_magnitudes = [](const float* a, const float* b, const float* c, float* y, long n) {
+    table.dot_lowered = [](const float* a, const float* b, const float* c, float* y, long n) {
       each(n, [=](long i) {
-        Simd::store(y + i, Layer::dot_magnitudes(Simd::load(a + i), Simd::load(b + i), Simd::load(c + i)));
+        Simd::store(y + i, Layer::dot_lowered(Simd::load(a + i), Simd::load(b + i), Simd::load(c + i)));
       });
     };
   }

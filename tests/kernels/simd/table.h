@@ -50,7 +50,7 @@ struct SimdTable {
   // One of a and b is four bytes: of a unsigned ones. by_pairs: as dot_pairs and add_pairs do it. Null where the layer
   // has none.
   using Dot = void (*)(const float* a, const float* b, const float* c, float* y, long n);
-  Dot dot_u8, by_pairs, dot_magnitudes;
+  Dot dot_u8, by_pairs, dot_lowered;
   void (*spread)(const std::int8_t* four, float* y);  // one vector
   Unary to_i32;
   std::int32_t (*sum_i32)(const float* x);  // of one vector
