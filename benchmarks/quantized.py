@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Times attend.Model on quantised GGUF files beside llama.cpp: the same file, ids and threads, in turns.
 
-Usage: benchmarks/quantized.py FILE.gguf... [--also float32 bfloat16] [--native] [--rounds 5] [--threads N] [--random DIR [--kinds KIND...]]
+Usage: benchmarks/quantized.py FILE.gguf... [--also float32 bfloat16 fast int8] [--native] [--rounds 5] [--threads N]
+                                [--random DIR [--kinds KIND...]]
 README.md says what is timed. --random DIR writes models with random blocks there, where they are not yet, and times them too: a Llama of
 width 2,048 in Q4_K_M, or those that --kinds names. Each implementation is a process of its own; llama.cpp is PyPI's xllamacpp
 (requirements-quantized.txt) and with --native one that is compiled for this machine, of requirements-native.txt: at the first call, in
@@ -29,13 +30,14 @@ NEW = 32
 # ---- Who is measured ----
 
 class Attend:
-    """Whatever dtype the file has, or computed in another."""
+    """Whatever dtype the file has, computed in another, or with rounded activations."""
     name = "attend"
 
-    def __init__(self, path, threads, slots, dtype):
+    def __init__(self, path, threads, slots, setting):
         import attend
         attend.set_num_threads(threads)
-        self.model = attend.Model.load(path, dtype=dtype)
+        rounds = setting in ("fast", "int8")
+        self.model = attend.Model.load(path, activations=setting) if rounds else attend.Model.load(path, dtype=setting)
 
     def generate(self, ids, count):
         """ids, seconds to the first one, and from there to the last."""
@@ -246,7 +248,7 @@ class Comparison:
         self.path, self.asked, self.roof = path, asked, roof
         self.weights = read_bytes(path)
         self.prompts = prompts_of(path)
-        self.kinds = [("attend", Attend, None), *((f"attend, {dtype}", Attend, dtype) for dtype in asked.also),
+        self.kinds = [("attend", Attend, None), *((f"attend, {setting}", Attend, setting) for setting in asked.also),
                       (XLlamaCpp.name, XLlamaCpp, None)]
         if asked.native:
             self.kinds.append(("llama.cpp, native", NativeLlamaCpp, native_packages()))
@@ -254,7 +256,7 @@ class Comparison:
 
     def round(self, number, slots, measures):
         """In new processes: where a process's memory lies decides a few percent."""
-        served = [each for name, kind, dtype in self.kinds if (each := opened(name, kind, self.path, self.asked.threads, slots, dtype))]
+        served = [each for name, kind, setting in self.kinds if (each := opened(name, kind, self.path, self.asked.threads, slots, setting))]
         if slots == 1:
             self.kinds = [kind for kind in self.kinds if any(each.name == kind[0] for each in served)]
             for each in served:
@@ -431,7 +433,7 @@ def versions():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", type=pathlib.Path, metavar="FILE")
-    parser.add_argument("--also", nargs="*", default=[], metavar="DTYPE")
+    parser.add_argument("--also", nargs="*", default=[], metavar="SETTING", help="attend in these dtypes, and with these activations")
     parser.add_argument("--native", action="store_true", help="llama.cpp compiled for this machine, too")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
