@@ -1,6 +1,7 @@
 """Model.gradient() at every place, beside torch.autograd on Transformers' eager modules."""
 
 import contextlib
+import copy
 from typing import NamedTuple
 
 import gguf_files
@@ -218,8 +219,20 @@ def test_bf16_is_as_near_as_theirs(tmp_path_factory):
         assert max(ratios.values()) <= 1.3 and np.mean(list(ratios.values())) <= 1.15, (name, ratios)
 
 
+def shaken(model):
+    """The same, each of its numbers off as f32 rounds it: its gradients are off by what rounding makes of them."""
+    draw, made = torch.Generator().manual_seed(5), copy.deepcopy(model)
+    with torch.no_grad():
+        for each in made.parameters():
+            each.mul_(1 + 2**-24 * torch.randn(each.shape, generator=draw, dtype=each.dtype))
+    return made
+
+
 def test_quantized_weights_are_their_numbers(tmp_path):
-    """Beside torch.autograd in float64 on the dequantized weights, of twelve types of blocks."""
+    """Beside torch.autograd in float64 on the dequantized weights, of twelve types of blocks.
+
+    Streams of such numbers cancel: a gradient may be three times as far off as rounded weights bring it.
+    """
     model = made(QUANTIZED["llama"])
     model.set_attn_implementation("eager")
     state = model.state_dict()
@@ -238,14 +251,17 @@ def test_quantized_weights_are_their_numbers(tmp_path):
     kinds = {gguf_files.renamed(name, gguf_files.LLAMA): kind for name, kind in kinds.items()}
     gguf_files.write(tmp_path / "model.gguf", values, blocks, kinds)
     pair = Opened(attend.Model.load(tmp_path / "model.gguf"), model.double())
-    modules = Modules(pair.theirs, pair.ours.info)
+    other = pair._replace(theirs=shaken(pair.theirs))
+    modules, others = Modules(pair.theirs, pair.ours.info), Modules(other.theirs, pair.ours.info)
     for length in (1, LENGTH, 20):
         ids = np.random.default_rng(length).integers(6, 99, length)
         keys = [key for key in keys_of(pair.ours.info) if length > 1 or key[0] not in ("q", "k")]
         value, expected = theirs(pair, modules, ids, None, keys, lambda inputs: pair.theirs(**inputs).logits[0, -1, 7])
+        _, moved = theirs(other, others, ids, None, keys, lambda inputs: other.theirs(**inputs).logits[0, -1, 7])
         got = pair.ours.gradient(ids, token=7, at=keys)
         assert abs(got.value - value) <= 1e-4 * max(1, abs(value))
-        compare(got, expected)
+        off = max(float((moved[key] - expected[key]).abs().max() / expected[key].abs().max().clamp(min=1e-30)) for key in keys)
+        compare(got, expected, max(FAR, 3 * off))
 
 
 @pytest.mark.parametrize("name", ["bert", "distilbert"])
