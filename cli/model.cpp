@@ -286,8 +286,7 @@ void add_load(App& app, LoadArguments& load) {
 ModelOptions model_options(const LoadArguments& load) {
   ModelOptions options;
   if (!load.dtype.empty()) options.dtype = load.dtype == "bf16" ? DType::bf16 : DType::f32;
-  if (load.activations == "fast") options.activations = Activations::fast;
-  if (load.activations == "int8") options.activations = Activations::int8;
+  if (!load.activations.empty()) options.activations = activations_named(load.activations).value();
   return options;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "attend/api.h"
@@ -40,6 +41,8 @@ enum class ATTEND_API Activations : std::uint8_t {
 };
 // "exact", "fast", "int8"
 ATTEND_API std::string_view name_of(Activations activations);
+// The one of that name; none: there is none.
+ATTEND_API std::optional<Activations> activations_named(std::string_view name);
 
 // A matrix [rows,columns] of somebody else's memory, row after row, each of whole blocks.
 struct ATTEND_API QuantizedView {

@@ -219,8 +219,7 @@ std::string model_describe(const Loaded& self) {
 }
 
 Activations read_activations(const char* function, const std::string& name) {
-  for (const Activations each : {Activations::exact, Activations::fast, Activations::int8})
-    if (name == name_of(each)) return each;
+  if (const auto named = activations_named(name)) return *named;
   throw Error(ErrorCode::bad_value, function, "activations is '" + name + "', expected exact, fast or int8");
 }
 

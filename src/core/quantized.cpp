@@ -44,6 +44,11 @@ std::string_view name_of(Activations activations) {
   }
   return {};
 }
+std::optional<Activations> activations_named(std::string_view name) {
+  for (const Activations each : {Activations::exact, Activations::fast, Activations::int8})
+    if (name == name_of(each)) return each;
+  return std::nullopt;
+}
 std::int64_t block_size(QuantizedType type) {
   return facts(type).size;
 }

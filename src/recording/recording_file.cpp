@@ -107,8 +107,7 @@ DType read_dtype(const Member& from) {
 Activations read_activations(const Member& root) {
   if (!root.has("activations")) return Activations::exact;
   const Member said = root["activations"];
-  for (const Activations each : {Activations::exact, Activations::fast, Activations::int8})
-    if (said.text() == name_of(each)) return each;
+  if (const auto named = activations_named(said.text())) return *named;
   fail_at(said.place(), "{} is none of exact, fast and int8", quote(said.text()));
 }
 
