@@ -70,5 +70,5 @@ await write({ file: "class.html", entry: "class/main.tsx", styles: ["style.css",
 if (existsSync(path.join(engine, "attend_models.wasm")))
   await write({
     file: "explorer.html", entry: "explorer/main.tsx", worker: "explorer/worker.ts", styles: ["style.css", "explorer/explorer.css", "static.css"],
-    module: "attend_models.wasm", marks: data("file", "<!--attend:file-->"), notices: ["licences.txt", "licences-models.txt"], most: 1_850_000,
+    module: "attend_models.wasm", marks: data("file", "<!--attend:file-->"), notices: ["licences.txt", "licences-models.txt"], most: 1_900_000,
   });
