@@ -22,24 +22,23 @@ std::string lower(std::string name) {
 }
 
 void run(const QuantizeArguments& x) {
-  const QuantizedType type = lower(x.type) == "q8_0" ? QuantizedType::q8_0 : QuantizedType::q4_0;
   const std::filesystem::path model = find_model(x.model);
-  const Quantized made = quantize(model, x.output, type);
-  tell(fmt::format("attend: wrote {}: {}, {:.2f} bits a number; {} of {} tensors are {}", x.output, bytes(made.bytes),
-                   8 * static_cast<double>(made.bytes) / static_cast<double>(made.parameters), made.quantized,
-                   made.tensors, name_of(type)));
+  const Quantized made = quantize(model, x.output, *file_type_named(lower(x.type)));
+  tell(fmt::format("attend: wrote {}: {}, {:.2f} bits a number; {} of {} tensors are quantized", x.output,
+                   bytes(made.bytes), 8 * static_cast<double>(made.bytes) / static_cast<double>(made.parameters),
+                   made.quantized, made.tensors));
 }
 
 }  // namespace
 
 Command add_quantize(App& root) {
   App* app = root.add_subcommand("quantize",
-                                 "Write a model to a GGUF file of 8 or 4 bits a number, which attend and llama.cpp "
+                                 "Write a model to a GGUF file of 8 to 4 bits a number, which attend and llama.cpp "
                                  "open. All that its folder says is "
                                  "in it: tokenizer and chat template, what ends a text, how sentences become vectors.");
   app->examples(
       "attend quantize Qwen2.5-0.5B-Instruct -o qwen.gguf\n"
-      "attend quantize minilm -o minilm.gguf --type q4_0\n"
+      "attend quantize Qwen2.5-0.5B-Instruct -o small.gguf --type q4_k_m\n"
       "attend quantize model-f16.gguf -o model-q8.gguf");
   auto arguments = std::make_shared<QuantizeArguments>();
   app->add_option("MODEL", arguments->model,
@@ -48,11 +47,13 @@ Command add_quantize(App& root) {
       ->required();
   file_ending(app->add_option("-o,--output", arguments->output, "The file to write"), {".gguf"})->required();
   app->add_option("--type", arguments->type,
-                  "What matrices become: blocks of 32 numbers of 8 or of 4 bits with a scale (q8_0)")
-      ->type_name("q8_0|q4_0")
+                  "What matrices become, from the largest file and the least error on. As by llama.cpp, some have more "
+                  "bits: the table that the logits come from, and in q5_k_m and q4_k_m others (q8_0)")
+      ->type_name("q8_0|q6_k|q5_k_m|q4_k_m|q4_0")
       ->check([](const std::string& value) {
-        const bool known = lower(value) == "q8_0" || lower(value) == "q4_0";
-        return known ? "" : fmt::format("expected q8_0 or q4_0, got '{}'", value);
+        return file_type_named(lower(value))
+                   ? ""
+                   : fmt::format("expected q8_0, q6_k, q5_k_m, q4_k_m or q4_0, got '{}'", value);
       });
   return {app, [arguments] { run(*arguments); }};
 }

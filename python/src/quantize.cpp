@@ -13,10 +13,11 @@ constexpr const char* quantize_doc =
     R"(Writes a model to a GGUF file, which Model.load() and llama.cpp open, with all that its folder says in it.
 
 model: what Model.load() takes: a folder of the types llama, mistral, qwen2, qwen3, gemma2, gemma3_text, phi3, gpt2, bert or
-distilbert, or a .gguf file in F32, F16 or BF16. type: "q8_0" or "q4_0", blocks of 32 numbers of 8 or 4 bits with a scale,
-rounded as by ggml; matrices whose rows are no multiple of 32 become F16, norms, biases and tables of positions stay F32. The
-file appears when it is whole. Raises OSError, also for what a GGUF file can't say: a tokenizer or a configuration that would be
-read as another one.
+distilbert, or a .gguf file in F32, F16 or BF16. type: "q8_0", "q6_k", "q5_k_m", "q4_k_m" or "q4_0", from the largest file and
+the least error on. Each tensor has the type that llama.cpp's quantizer gives it: some have more bits, those whose rows are no
+multiple of 256 have blocks of 32 numbers; matrices whose rows are no multiple of 32 become F16, norms, biases and tables of
+positions stay F32. The file appears when it is whole. Raises OSError, also for what a GGUF file can't say: a tokenizer or a
+configuration that would be read as another one.
 
 >>> attend.quantize("tiny", "tiny.gguf", "q8_0")  # doctest: +SKIP
 >>> attend.Model.load("tiny.gguf").info.type  # doctest: +SKIP
@@ -25,9 +26,11 @@ read as another one.
 void quantize_(nb::handle model, nb::handle out, nb::handle type) {
   constexpr const char* function = "quantize";
   const std::string from = path_of(model), to = path_of(out), name = text_of(type);
-  if (name != "q8_0" && name != "q4_0")
-    throw Error(ErrorCode::bad_value, function, "type is " + repr_of(type) + ", expected 'q8_0' or 'q4_0'");
-  call(function, [&] { quantize(from, to, name == "q8_0" ? QuantizedType::q8_0 : QuantizedType::q4_0); });
+  const std::optional<QuantizedType> known = file_type_named(name);
+  if (!known)
+    throw Error(ErrorCode::bad_value, function,
+                "type is " + repr_of(type) + ", expected 'q8_0', 'q6_k', 'q5_k_m', 'q4_k_m' or 'q4_0'");
+  call(function, [&] { quantize(from, to, *known); });
 }
 
 }  // namespace
@@ -35,7 +38,7 @@ void quantize_(nb::handle model, nb::handle out, nb::handle type) {
 void bind_quantize(nb::module_& m) {
   m.def("quantize", &quantize_, nb::arg("model").none(), nb::arg("out").none(), nb::arg("type") = "q8_0",
         nb::sig("def quantize(model: str | os.PathLike[str] | bytes, out: str | os.PathLike[str] | bytes, type: "
-                "Literal['q8_0', 'q4_0'] = 'q8_0') -> None"),
+                "Literal['q8_0', 'q6_k', 'q5_k_m', 'q4_k_m', 'q4_0'] = 'q8_0') -> None"),
         quantize_doc);
 }
 

@@ -9,7 +9,7 @@
 #include "attend/threads.h"
 #include "core/divide_up.h"
 #include "core/message.h"
-#include "models/gguf/write.h"
+#include "models/gguf/quantize_row.h"
 
 namespace attend::inline v0::models {
 
@@ -31,8 +31,8 @@ bool are_q8_0_rows(std::int64_t columns) {
 }
 
 std::optional<Tensor> q8_0_rows(const View& matrix) {
-  constexpr std::int64_t together = 16;   // columns of a transposed matrix that share the cache's lines
-  constexpr float most = 127.0F * 65504;  // a block's scale is f16
+  constexpr std::int64_t together = 16;  // columns of a transposed matrix that share the cache's lines
+  const float most = largest_number(GgufType::q8_0);
   const std::int64_t rows = matrix.size(0), columns = matrix.size(1), bytes = q8_0_bytes(columns);
   Tensor made = Tensor::uninitialized({rows, bytes}, DType::i8);
   auto* to = reinterpret_cast<std::byte*>(made.data<std::int8_t>());

@@ -4,12 +4,16 @@
 
 #include <bit>
 #include <fstream>
+#include <limits>
+#include <random>
+#include <set>
 
 #include "models/gguf/config.h"
 #include "models/gguf/file.h"
 #include "models/gguf/own_keys.h"
-#include "models/gguf/write.h"
+#include "models/gguf/quantize_row.h"
 #include "tests/io/files.h"
+#include "tests/threads_at_most.h"
 
 namespace attend {
 namespace {
@@ -240,8 +244,59 @@ TEST(Gguf, AFileIsWrittenAgainValueByValue) {
       ErrorCode::bad_file, [&] { quantize(folder / "y.gguf", folder / "z.gguf", QuantizedType::q4_0); }, "quantize: '",
       "tensor 'token_embd.weight': is Q8_0 already");
   expect_error(
-      ErrorCode::bad_value, [&] { quantize(folder / "x.gguf", folder / "z.gguf", QuantizedType::q4_k); },
-      "quantize: ", "type is Q4_K, expected Q8_0 or Q4_0");
+      ErrorCode::bad_value, [&] { quantize(folder / "x.gguf", folder / "z.gguf", QuantizedType::q2_k); },
+      "quantize: ", "type is Q2_K, expected Q8_0, Q6_K, Q5_K, Q4_K or Q4_0");
+}
+
+// A model of one matrix of 64 rows of 256 numbers.
+std::string of_one_matrix(std::vector<float> numbers) {
+  const std::string bytes = model().tensor("blk.0.ffn_up.weight", {256, 64}, 0, 0).data(65536).bytes();
+  numbers.resize(64 * 256);
+  std::string data;
+  for (const float number : numbers) data += bytes_of(number);
+  return bytes.substr(0, bytes.size() - data.size()) + data;
+}
+
+constexpr QuantizedType of_files[] = {QuantizedType::q8_0, QuantizedType::q6_k, QuantizedType::q5_k,
+                                      QuantizedType::q4_k, QuantizedType::q4_0};
+
+TEST(Gguf, AFileIsTheSameByAnyNumberOfThreads) {
+  const Folder folder;
+  std::mt19937 random(1);
+  std::vector<float> numbers(64 * 256);
+  for (float& each : numbers) each = static_cast<float>(random()) * 0x1p-32F - 0.5F;
+  put(folder / "x.gguf", of_one_matrix(numbers));
+  for (const QuantizedType type : of_files) {
+    std::set<std::string> files;
+    for (const int threads : {1, 2, 5}) {
+      const test::ThreadsAtMost limit(threads);
+      quantize(folder / "x.gguf", folder / "y.gguf", type);
+      std::ifstream file(folder / "y.gguf", std::ios::binary);
+      files.emplace(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+    }
+    EXPECT_EQ(files.size(), 1u) << name_of(type);
+  }
+}
+
+TEST(Gguf, NumbersThatATypeCannotHaveAreRefused) {
+  const Folder folder;
+  for (const QuantizedType type : of_files) {
+    for (const float number :
+         {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity(), 1e30F}) {
+      put(folder / "x.gguf", of_one_matrix({1, 2, number}));
+      expect_error(
+          ErrorCode::bad_file, [&] { quantize(folder / "x.gguf", folder / "y.gguf", type); }, "quantize: '",
+          "'blk.0.ffn_up.weight' has numbers that " + std::string(name_of(type)) + " can't have");
+      EXPECT_FALSE(std::filesystem::exists(folder / "y.gguf"));
+    }
+  }
+}
+
+TEST(Gguf, NamesOfKindsOfFiles) {
+  EXPECT_EQ(file_type_named("q4_k_m"), QuantizedType::q4_k);
+  EXPECT_EQ(file_type_named("q5_k_m"), QuantizedType::q5_k);
+  EXPECT_EQ(file_type_named("q4_k"), std::nullopt);
+  EXPECT_EQ(file_type_named(""), std::nullopt);
 }
 
 TEST(Gguf, EndsOfTextsTurnsAndMessagesEnd) {

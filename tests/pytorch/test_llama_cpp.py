@@ -20,7 +20,7 @@ def serve(path, **options):
     return llama_cpp.Server(parameters)
 
 
-@pytest.mark.parametrize("type", ["q8_0", "q4_0"])
+@pytest.mark.parametrize("type", ["q8_0", "q5_k_m", "q4_k_m", "q4_0"])
 @pytest.mark.parametrize("name", [name for name in MODELS if "bert" not in name])
 def test_the_same_next_tokens(name, type, repository, tmp_path):
     """Its products round to 8 bits: the likeliest token is the same where ours is more likely than the next by more than that."""

@@ -6,6 +6,7 @@ import json
 import random
 import re
 
+import gguf_files
 import numpy as np
 import pytest
 import test_tokenizer
@@ -80,12 +81,12 @@ MODELS = {
 }
 
 
-def write_folder(folder, name, repository):
-    """Returns the model of Transformers and the tokenizer of `tokenizers`."""
+def write_folder(folder, name, repository, changes=None):
+    """Returns the model of Transformers and the tokenizer of `tokenizers`. changes: of the configuration."""
     case, train = MODELS[name]
     tokenizer = train(repository)
     size = tokenizer.get_vocab_size() + 3  # ids without a token
-    model = made(Case(case.name, case.config | {"vocab_size": size, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}))
+    model = made(Case(case.name, case.config | (changes or {}) | {"vocab_size": size, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}))
     model.save_pretrained(folder)
     tokenizer.save(str(folder / "tokenizer.json"))
     if name == "llama3":  # the ends of a text, a turn and a message
@@ -107,14 +108,16 @@ def blocks(rows, type):
 
 
 def round_weights(model, type):
-    """In place, as the file has them."""
+    """In place, as the file has them. What the logits come from has 8 bits: its rows are too short for blocks of Q6_K."""
+    table = model.get_output_embeddings() or model.get_input_embeddings()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.dim() < 2 or "position_embeddings" in name or "token_type" in name or "wpe" in name:
                 continue
             turned = model.config.model_type == "gpt2" and "h." in name
             rows = (parameter.T if turned else parameter).contiguous().numpy()
-            left = blocks(rows, type) if rows.shape[1] % 32 == 0 else rows.astype(np.float16).astype(np.float32)
+            own_type = "q8_0" if parameter is table.weight else type
+            left = blocks(rows, own_type) if rows.shape[1] % 32 == 0 else rows.astype(np.float16).astype(np.float32)
             parameter.copy_(torch.from_numpy(left.T.copy() if turned else left))
 
 
@@ -138,6 +141,53 @@ def test_numbers_and_ids(name, repository, tmp_path):
     for text in (*TEXTS, *(test_tokenizer.random_text(dice) for _ in range(200))):
         assert ours.tokenizer.encode(text).ids.tolist() == tokenizer.encode(text).ids, text
     assert ours.tokenizer.encode("one", "two").ids.tolist() == tokenizer.encode("one", "two").ids
+
+
+# Errors of random normal numbers, relative to them, at most.
+ERRORS = {"F16": 3e-4, "Q8_0": 0.006, "Q6_K": 0.018, "Q5_K": 0.038, "Q5_1": 0.036, "Q5_0": 0.042, "Q4_K": 0.075, "Q4_0": 0.1}
+SHORTER = {"Q4_K": "Q5_0", "Q5_K": "Q5_1", "Q6_K": "Q8_0"}  # of rows that are no multiple of 256
+
+
+def expected_type(type, name, columns, layers, has_output):
+    """As llama.cpp's quantizer chooses it: tests/pytorch/test_llama_cpp_types.py asks it."""
+    kind = {"q4_k_m": "Q4_K", "q5_k_m": "Q5_K"}.get(type, type.upper())
+    block = 32 if kind.endswith("_0") else 256
+    part, layer = name.split(".")[-2], int(name.split(".")[1]) if name.startswith("blk") else None
+    if part == ("output" if has_output else "token_embd"):
+        kind = "Q8_0" if kind == "Q8_0" or columns % block else "Q6_K"
+    elif type.endswith("_m") and part in ("attn_v", "attn_qkv", "ffn_down") and (
+            layer < layers // 8 or layer >= 7 * layers // 8 or (layer - layers // 8) % 3 == 2):
+        kind = "Q6_K"
+    if kind.endswith("_K") and columns % 256:
+        kind = SHORTER[kind]
+    return "F16" if columns % 32 else kind
+
+
+@pytest.mark.parametrize("type", ["q8_0", "q6_k", "q5_k_m", "q4_k_m", "q4_0"])
+@pytest.mark.parametrize("name", ["llama", "qwen3", "phi3", "gpt2", "bert"])
+def test_types_and_numbers_of_tensors(name, type, repository, tmp_path):
+    """By the package gguf, of layers with rows of 256 numbers, of 288 and, of BERT, of 260."""
+    gguf = pytest.importorskip("gguf")
+    layers = {"num_hidden_layers": 9} | ({"hidden_size": 260} if name == "bert" else {"hidden_size": 256}) | {"intermediate_size": 288}
+    if name == "gpt2":
+        layers = {"n_layer": 9, "n_embd": 256, "n_inner": 288}
+    if name == "phi3":
+        layers |= {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}
+    model, _ = write_folder(tmp_path, name, repository, layers)
+    attend.quantize(tmp_path, tmp_path / "model.gguf", type)
+    _, expected = gguf_files.converted(model)
+    found = {tensor.name: tensor for tensor in gguf.GGUFReader(tmp_path / "model.gguf").tensors}
+    assert found.keys() == expected.keys()
+    for tensor, numbers in expected.items():
+        kind = found[tensor].tensor_type.name
+        if numbers.dim() < 2 or tensor in ("position_embd.weight", "token_types.weight"):
+            assert kind == "F32" and np.array_equal(found[tensor].data, numbers), tensor
+            continue
+        assert kind == expected_type(type, tensor, numbers.shape[1], 9, "output.weight" in expected), tensor
+        left = gguf.dequantize(found[tensor].data, found[tensor].tensor_type) - numbers.numpy()
+        assert np.square(left).mean() ** 0.5 <= ERRORS[kind] * numbers.square().mean() ** 0.5, tensor
+    assert set(attend.Model.load(tmp_path / "model.gguf").info.formats) == {
+        {"F32": "f32", "F16": "f16"}.get(each, each) for each in (tensor.tensor_type.name for tensor in found.values())}
 
 
 # What GGUF has no word for, where the type is one that is written: the path of what is refused, or the words.

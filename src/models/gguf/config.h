@@ -17,7 +17,7 @@ namespace attend::inline v0::models {
 class GgufKeys {
  public:
   GgufKeys(const GgufFile& file, std::string_view architecture)
-      : file_(file), prefix_(std::string(architecture) + ".") {}
+      : file_(file), prefix_(fmt::format("{}.", architecture)) {}
 
   const GgufFile& file() const { return file_; }
   bool has(std::string_view name) const { return file_.has(key(name)); }

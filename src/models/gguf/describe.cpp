@@ -76,7 +76,7 @@ std::vector<float> llama3_divisors(const Rotary& rotary) {
 void add_divisors(const char* name, const std::vector<float>& divisors, GgufDescription& to) {
   Tensor& made = to.made.emplace_back(Dims{std::ssize(divisors)});
   std::ranges::copy(divisors, made.data<float>());
-  to.tensors.push_back({name, made, GgufType::f32});
+  to.tensors.push_back({.name = name, .numbers = made});
 }
 
 // A window that no text is longer than is none.
@@ -224,18 +224,12 @@ class Finder {
   std::string_view prefix_;
 };
 
-GgufType type_in_file(std::string_view part, const View& numbers, GgufType type) {
-  if (numbers.rank() < 2 || part == "position_embd" || part == "token_types") return GgufType::f32;
-  return numbers.size(numbers.rank() - 1) % gguf_block == 0 ? type : GgufType::f16;
-}
-
 GgufSource source_of(const GgufArchitecture& of, const ModelInfo& info, std::string name, std::string_view part,
-                     const View& numbers, GgufType type, bool inner) {
+                     const View& numbers, bool inner) {
   const View turned = of.transposed && inner && numbers.rank() == 2 ? numbers.transpose(0, 1) : numbers;
   const bool permuted = of.permuted && (part == "attn_q" || part == "attn_k");
   return {.name = std::move(name),
           .numbers = turned,
-          .type = type_in_file(part, turned, type),
           .head_size = permuted ? info.head_size : 0,
           .plus = of.norms_of_1 && part.ends_with("norm") ? 1.0F : 0.0F};
 }
@@ -243,13 +237,13 @@ GgufSource source_of(const GgufArchitecture& of, const ModelInfo& info, std::str
 }  // namespace
 
 void describe_weights(const GgufArchitecture& of, const Weights& weights, const ModelInfo& info, bool tied,
-                      GgufType type, GgufDescription& to) {
+                      GgufDescription& to) {
   const Finder finder(of, weights);
   const auto add = [&](const GgufRenamed& each, const std::string& before, const std::string& at) {
     for (const char* kind : {".weight", ".bias"})
       if (const Matrix* found = finder.find(fmt::format("{}{}{}", at, each.to, kind)))
-        to.tensors.push_back(source_of(of, info, fmt::format("{}{}{}", before, each.from, kind), each.from, found->view,
-                                       type, !at.empty()));
+        to.tensors.push_back(
+            source_of(of, info, fmt::format("{}{}{}", before, each.from, kind), each.from, found->view, !at.empty()));
   };
   const std::string words = fmt::format("{}.weight", of.outer.front().to);
   const Matrix* own = weights.find("lm_head.weight");

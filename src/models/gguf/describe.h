@@ -29,10 +29,9 @@ void describe_phi3(const Member& config, const ModelInfo& info, GgufDescription&
 void describe_gpt2(const Member& config, const ModelInfo& info, GgufDescription& to);
 void describe_bert(const Member& config, const ModelInfo& info, GgufDescription& to);
 
-// The weights, matrices as `type`, or F16 where their rows are no multiple of a block; norms, biases and the tables of
-// positions and types as F32. tied: as config.json has it. Throws bad_file.
+// The weights, without their types. tied: as config.json has it. Throws bad_file.
 void describe_weights(const GgufArchitecture& of, const Weights& weights, const ModelInfo& info, bool tied,
-                      GgufType type, GgufDescription& to);
+                      GgufDescription& to);
 
 // The tokenizer of a folder, its chat template and its special tokens. whole: tokenizer.json as it stands, too. Throws
 // bad_file for what no key can say.

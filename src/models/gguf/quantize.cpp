@@ -6,6 +6,7 @@
 #include "models/gguf/config.h"
 #include "models/gguf/describe.h"
 #include "models/gguf/own_keys.h"
+#include "models/gguf/tensor_types.h"
 #include "models/loading.h"
 #include "models/model.h"
 #include "models/model_types.h"
@@ -20,15 +21,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* quantize_function = "quantize";
 constexpr const char* file_type = "general.file_type";
-
-GgufType type_of(QuantizedType type) {
-  return type == QuantizedType::q8_0 ? GgufType::q8_0 : GgufType::q4_0;
-}
-
-// llama.cpp's number of a file whose matrices are of that type.
-std::int64_t number_of(GgufType type) {
-  return type == GgufType::q8_0 ? 7 : 2;
-}
 
 Quantized write(const fs::path& path, const GgufValues& values, const std::vector<GgufSource>& tensors) {
   Quantized out{.tensors = std::ssize(tensors)};
@@ -57,26 +49,27 @@ DType dtype_of(const Place& place, const GgufTensor& tensor) {
   }
 }
 
-bool stays_wide(std::string_view name) {
-  return name.starts_with("position_embd.") || name.starts_with("token_types.");
-}
-
-Quantized quantize_gguf(const fs::path& path, const fs::path& out, GgufType type) {
+Quantized quantize_gguf(const fs::path& path, const fs::path& out, const GgufMixture& mixture) {
   const GgufFile file(quantize_function, path);
-  (void)gguf_config(file, gguf_architecture(file));  // what is not known is refused before anything is written
+  const std::string name = file.text("general.architecture");
+  const nlohmann::json config = gguf_config(file, gguf_architecture(file));  // refuses what is not known
   GgufValues values;
-  values.add_text("general.architecture", file.text("general.architecture"));
+  values.add_text("general.architecture", name);
   for (const std::string_view key : file.keys())
     if (key != "general.architecture" && key != file_type && key != "general.alignment")
       values.add_bytes(key, file.bytes(key));
-  values.add_whole(file_type, number_of(type));
+  values.add_whole(file_type, mixture.number);
   std::vector<GgufSource> tensors;
-  for (const GgufTensor& each : file.tensors()) {
-    const View numbers(file.map()->data() + each.begin, dtype_of(file.place(), each), each.shape);
-    const bool is_matrix = each.shape.rank() >= 2 && !stays_wide(each.name);
-    const bool in_blocks = is_matrix && each.shape[each.shape.rank() - 1] % gguf_block == 0;
-    tensors.push_back({each.name, numbers, in_blocks ? type : is_matrix ? GgufType::f16 : GgufType::f32});
-  }
+  for (const GgufTensor& each : file.tensors())
+    tensors.push_back({.name = each.name,
+                       .numbers = View(file.map()->data() + each.begin, dtype_of(file.place(), each), each.shape)});
+  const auto heads = config["num_attention_heads"].get<std::int64_t>();
+  choose_types(mixture,
+               {.architecture = name,
+                .layers = config["num_hidden_layers"].get<std::int64_t>(),
+                .heads = heads,
+                .kv_heads = config.value("num_key_value_heads", heads)},
+               tensors);
   return write(out, values, tensors);
 }
 
@@ -115,7 +108,7 @@ void describe_sentences(const SentenceModules& modules, const Member& config, co
   models::describe_sentences(modules, plain, to.values);
 }
 
-Quantized quantize_folder(const fs::path& path, const fs::path& out, GgufType type) {
+Quantized quantize_folder(const fs::path& path, const fs::path& out, const GgufMixture& mixture) {
   const fs::path folder = transformer_folder(path);
   const JsonFile file = read_json(quantize_function, folder / "config.json");
   const nlohmann::json native = native_config(file.object());
@@ -140,23 +133,32 @@ Quantized quantize_folder(const fs::path& path, const fs::path& out, GgufType ty
   description.values.add_text("general.architecture", model.gguf);
   description.values.add_text("general.type", "model");
   description.values.add_whole("general.quantization_version", 2);
-  description.values.add_whole(file_type, number_of(type));
+  description.values.add_whole(file_type, mixture.number);
   architecture.describe(config, info, description);
   describe_folder(file.value, generation, description.values);
   describe_sentences(sentences, file.root(), info, description);
   const bool tied = !info.decoder() || config["tie_word_embeddings"].truth();
-  describe_weights(architecture, kept.weights, info, tied, type, description);
+  describe_weights(architecture, kept.weights, info, tied, description);
+  choose_types(mixture,
+               {.architecture = model.gguf, .layers = info.layers, .heads = info.heads, .kv_heads = info.kv_heads},
+               description.tensors);
   describe_tokenizer(quantize_function, folder, info, sentences.texts.lower_case, description.values);
   return write(out, description.values, description.tensors);
 }
 
 }  // namespace
 
+std::optional<QuantizedType> file_type_named(std::string_view name) {
+  const GgufMixture* found = mixture_named(name);
+  return found ? std::optional(found->quantized) : std::nullopt;
+}
+
 Quantized quantize(const fs::path& model, const fs::path& out, QuantizedType type) {
-  if (type != QuantizedType::q8_0 && type != QuantizedType::q4_0)
-    fail(ErrorCode::bad_value, quantize_function, "type is {}, expected Q8_0 or Q4_0", name_of(type));
+  const GgufMixture* mixture = mixture_of(type);
+  if (!mixture)
+    fail(ErrorCode::bad_value, quantize_function, "type is {}, expected Q8_0, Q6_K, Q5_K, Q4_K or Q4_0", name_of(type));
   const fs::path path = find(quantize_function, model);
-  return is_gguf_file(path) ? quantize_gguf(path, out, type_of(type)) : quantize_folder(path, out, type_of(type));
+  return is_gguf_file(path) ? quantize_gguf(path, out, *mixture) : quantize_folder(path, out, *mixture);
 }
 
 }  // namespace attend::inline v0

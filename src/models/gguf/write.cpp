@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <cstring>
-#include <limits>
 
 #include "attend/threads.h"
 #include "core/element.h"
-#include "core/half.h"
 #include "io/file.h"
+#include "models/gguf/quantize_row.h"
 
 namespace attend::inline v0::models {
 
@@ -100,33 +98,6 @@ void GgufValues::add_bytes(std::string_view key, std::string_view bytes) {
 
 namespace {
 
-// 1 over the scale; 0 where it is so small that there is none.
-float inverse(float scale) {
-  const float found = scale == 0 ? 0 : 1 / scale;
-  return std::isfinite(found) ? found : 0;
-}
-
-void quantize_q8_0(const float* block, std::byte* to) {
-  float largest = 0;
-  for (int n = 0; n < gguf_block; ++n) largest = std::max(largest, std::fabs(block[n]));
-  const float scale = largest / 127, by = inverse(scale);
-  store(to, half_of_float(scale));
-  for (int n = 0; n < gguf_block; ++n)
-    to[2 + n] = static_cast<std::byte>(static_cast<std::int8_t>(std::round(block[n] * by)));
-}
-
-// The first number of the largest magnitude becomes -8, so that the scale has the other sign.
-void quantize_q4_0(const float* block, std::byte* to) {
-  const float largest =
-      *std::max_element(block, block + gguf_block, [](float a, float b) { return std::fabs(a) < std::fabs(b); });
-  const float scale = largest / -8, by = inverse(scale);
-  store(to, half_of_float(scale));
-  const auto four_bits = [&](float number) {
-    return static_cast<unsigned>(std::clamp(static_cast<int>(number * by + 8.5F), 0, 15));
-  };
-  for (int n = 0; n < 16; ++n) to[2 + n] = static_cast<std::byte>(four_bits(block[n]) | four_bits(block[n + 16]) << 4);
-}
-
 // In the folder the two halves of a head, which rotate together, follow each other; in the file their rows come in
 // turn.
 std::int64_t row_in_folder(std::int64_t row, std::int64_t head_size) {
@@ -150,7 +121,7 @@ class Rows {
     const std::int64_t from = row_in_folder(row, source_.head_size), size = numbers_.size(1);
     Tensor made = numbers_.slice(0, from, from + 1).to(DType::f32);
     auto* numbers = made.data<float>();
-    const float most = source_.type == GgufType::f16 ? 65504.0F : std::numeric_limits<float>::max();
+    const float most = largest_number(source_.type);
     for (std::int64_t n = 0; n < size; ++n) {
       if (source_.plus != 0) numbers[n] += source_.plus;  // 0 would lose the sign of -0
       if (!(std::fabs(numbers[n]) <= most)) return false;
@@ -200,20 +171,6 @@ void append_entry(const GgufSource& source, std::uint64_t begin, std::string& to
 }
 
 }  // namespace
-
-std::uint64_t bytes_of_row(GgufType type, std::int64_t count) {
-  if (const auto blocks = quantized(type)) return static_cast<std::uint64_t>(count / gguf_block * block_bytes(*blocks));
-  return static_cast<std::uint64_t>(count) * (type == GgufType::f32 ? 4 : 2);
-}
-
-void quantize_row(GgufType type, const float* row, std::int64_t count, std::byte* to) {
-  if (type == GgufType::f32) std::memcpy(to, row, static_cast<std::size_t>(count) * 4);
-  for (std::int64_t n = 0; type == GgufType::f16 && n < count; ++n) store(to + 2 * n, half_of_float(row[n]));
-  if (!quantized(type)) return;
-  const auto make = type == GgufType::q8_0 ? quantize_q8_0 : quantize_q4_0;
-  for (std::int64_t n = 0; n < count / gguf_block; ++n)
-    make(row + n * gguf_block, to + n * block_bytes(*quantized(type)));
-}
 
 std::uint64_t write_gguf(std::string_view function, const std::filesystem::path& path, const GgufValues& values,
                          const std::vector<GgufSource>& tensors) {

@@ -37,20 +37,13 @@ class GgufValues {
   std::uint64_t count_ = 0;
 };
 
-// Numbers of a block of Q8_0 and of Q4_0.
-inline constexpr std::int64_t gguf_block = 32;
-
 struct GgufSource {
   std::string name;
-  View numbers;                // f32, f16 or bf16, of any strides
-  GgufType type;               // that it becomes
-  std::int64_t head_size = 0;  // of Llama's q and k: a head's rows are put in the order of llama.cpp; 0: they stay
-  float plus = 0;              // is added to each
+  View numbers;                   // f32, f16 or bf16, of any strides
+  GgufType type = GgufType::f32;  // that it becomes
+  std::int64_t head_size = 0;     // of Llama's q and k: a head's rows are put in the order of llama.cpp; 0: they stay
+  float plus = 0;                 // is added to each
 };
-
-// Rows as blocks of 32 numbers, as ggml's reference rounds them: Q8_0 or Q4_0. row: [32 n]; to: bytes of the type.
-void quantize_row(GgufType type, const float* row, std::int64_t count, std::byte* to);
-std::uint64_t bytes_of_row(GgufType type, std::int64_t count);
 
 // Throws bad_file, also for a tensor with numbers that the type can't have. Returns the file's bytes.
 std::uint64_t write_gguf(std::string_view function, const std::filesystem::path& path, const GgufValues& values,
