@@ -42,12 +42,12 @@ struct ATTEND_API Quantized {
 ATTEND_API std::optional<QuantizedType> file_type_named(std::string_view name);
 
 // Writes a model to a GGUF file that Model::load() and llama.cpp open, with its tokenizer. model: what Model::load()
-// takes: a folder of type llama, mistral, qwen2, qwen3, gemma2, gemma3_text, phi3, gpt2, bert or distilbert, or a
-// .gguf file whose matrices are F32, F16 or BF16. Matrices become `type`, or what llama.cpp's quantizer gives them in a
-// file of it: more bits for some, and blocks of 32 numbers where rows are no multiple of 256. Those whose rows are no
-// multiple of 32 become F16; norms, biases and tables of positions F32. The file appears when it is whole. Throws
-// bad_file, also for what a GGUF file can't say: a task's head, a tokenizer or a configuration that would be read as
-// another one; bad_value for a type that makes no such file.
+// takes: a folder of type llama, mistral, qwen2, qwen3, smollm3, gemma2, gemma3_text, phi3, gpt2, bert, xlm-roberta,
+// distilbert or modernbert, or a .gguf file whose matrices are F32, F16 or BF16. Matrices become `type`, or what
+// llama.cpp's quantizer gives them in a file of it: more bits for some, and blocks of 32 numbers where rows are no
+// multiple of 256. Those whose rows are no multiple of 32 become F16; norms, biases and tables of positions F32. The
+// file appears when it is whole. Throws bad_file, also for what a GGUF file can't say: a task's head, a tokenizer or a
+// configuration that would be read as another one; bad_value for a type that makes no such file.
 ATTEND_API Quantized quantize(const std::filesystem::path& model, const std::filesystem::path& out, QuantizedType type);
 
 }  // namespace attend::inline v0

@@ -427,9 +427,9 @@ TEST(Gguf, ATensorThatIsNotWhereItMustBeIsRefused) {
 }
 
 TEST(Gguf, WhatWouldChangeWhatIsComputedIsRefused) {
-  expect_refused(
-      model("gemma").bytes(),
-      "'general.architecture': 'gemma' is not known; llama, qwen2, qwen3, gemma2, gemma3, phi3, gpt2, bert are");
+  expect_refused(model("gemma").bytes(),
+                 "'general.architecture': 'gemma' is not known; llama, qwen2, qwen3, smollm3, gemma2, gemma3, phi3, "
+                 "gpt2, bert, modern-bert are");
   expect_refused(Maker().bytes(), "'general.architecture' is missing");
   expect_refused(model("gemma2").bytes(), "'gemma2.attention.sliding_window' is missing");
   expect_refused(model("gemma3").whole("gemma3.attention.sliding_window", 4).bytes(),
@@ -489,13 +489,14 @@ TEST(Gguf, ATokenizerThatIsNotKnownIsRefused) {
   };
   const auto bytes = [&] { return with("gpt2", {"a", "b"}).words("tokenizer.ggml.merges", {}); };
   expect_no_tokenizer(Maker(), "'tokenizer.ggml.model' is missing");
-  expect_no_tokenizer(with("t5", {"a"}), "the tokenizer 't5' is not known; gpt2, llama and bert are");
+  expect_no_tokenizer(with("rwkv", {"a"}), "the tokenizer 'rwkv' is not known; gpt2, llama, bert and t5 are");
+  expect_no_tokenizer(with("t5", {"a"}), "t5 is read from 'tokenizer.huggingface.json' alone, which is missing");
   expect_no_tokenizer(with("gpt2", {}), "'tokenizer.ggml.tokens': 0 tokens");
   expect_no_tokenizer(with("gpt2", {"a", "a"}), "'a' comes twice");
   expect_no_tokenizer(with("gpt2", {"\xff"}), "is not UTF-8");
   expect_no_tokenizer(bytes(), "'tokenizer.ggml.pre' is missing");
   expect_no_tokenizer(bytes().word("tokenizer.ggml.pre", "default"),
-                      "the pre-tokeniser 'default' is not known; gpt-2, smollm, llama-bpe and qwen2 are");
+                      "the pre-tokeniser 'default' is not known; gpt-2, smollm, llama-bpe, qwen2 and modern-bert are");
   expect_no_tokenizer(bytes().word("tokenizer.ggml.pre", "llama-bpe"), "'tokenizer.ggml.bos_token_id' is missing");
   expect_no_tokenizer(bytes().word("tokenizer.ggml.pre", "gpt-2").whole("tokenizer.ggml.bos_token_id", 2),
                       "'tokenizer.ggml.bos_token_id': 2 is no token's id");

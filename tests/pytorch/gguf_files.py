@@ -24,6 +24,9 @@ BERT = {"bert.": "", "distilbert.": "", "embeddings.word_embeddings": "token_emb
         "output.dense": "ffn_down", "output.LayerNorm": "layer_output_norm", "attention.q_lin": "attn_q", "attention.k_lin": "attn_k",
         "attention.v_lin": "attn_v", "attention.out_lin": "attn_output", "sa_layer_norm": "attn_output_norm", "ffn.lin1": "ffn_up",
         "ffn.lin2": "ffn_down", "output_layer_norm": "layer_output_norm"}
+MODERNBERT = {"embeddings.tok_embeddings": "token_embd", "embeddings.norm": "token_embd_norm", "final_norm": "output_norm",
+              "layers.": "blk.", "attn_norm": "attn_norm", "attn.Wqkv": "attn_qkv", "attn.Wo": "attn_output", "mlp_norm": "ffn_norm",
+              "mlp.Wi": "ffn_up", "mlp.Wo": "ffn_down"}
 TOKENS = [f"{n}" for n in range(99)]  # of tiny_models
 
 
@@ -72,6 +75,21 @@ def llama(config, state):
     if config.rope_parameters["rope_type"] == "llama3":
         tensors["rope_freqs.weight"] = llama3_divisors(config.rope_parameters, config.head_dim)
     return "llama", rotating(config) | {"vocab_size": config.vocab_size}, tensors
+
+
+def smollm3(config, state):
+    _, values, tensors = llama(config, state)
+    return "smollm3", values, tensors
+
+
+def modernbert(config, state):
+    parameters = config.rope_parameters
+    values = sizes(config) | {
+        "feed_forward_length": config.intermediate_size, "attention.layer_norm_epsilon": config.norm_eps, "attention.causal": False,
+        "attention.sliding_window": config.local_attention, "attention.sliding_window_pattern": 3, "rope.scaling.type": "none",
+        "rope.freq_base": float(parameters["full_attention"]["rope_theta"]),
+        "rope.freq_base_swa": float(parameters["sliding_attention"]["rope_theta"])}
+    return "modern-bert", values, {renamed(name, MODERNBERT): tensor for name, tensor in state.items()}
 
 
 def qwen(config, state):
@@ -126,6 +144,7 @@ def bert(config, state):
 
 
 KINDS = {"llama": llama, "mistral": llama, "qwen2": qwen, "qwen3": qwen, "gemma2": gemma, "gemma3_text": gemma, "phi3": phi3, "gpt2": gpt2,
+         "smollm3": smollm3, "modernbert": modernbert,
          **dict.fromkeys(["bert", "roberta", "xlm-roberta", "camembert", "distilbert"], bert)}
 
 

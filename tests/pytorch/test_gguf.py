@@ -12,13 +12,15 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny_models import CASES, LENGTHS, LLAMA3, TOLERANCE, bert, far, gemma2, gemma3, gpt2, hidden_of, llama, made, phi3, rope
+from tiny_models import CASES, LENGTHS, LLAMA3, TOLERANCE, bert, far, gemma2, gemma3, gpt2, hidden_of, llama, made, phi3, rope, smollm3
 
 import attend
 
 # No file says by what a Gemma's scores are scaled: it is the size of a head.
 MODELS = {name: CASES[name] for name in ("qwen2", "qwen3", "mistral", "phi3", "phi3 partial, window", "phi3 longrope", "gpt2",
-                                         "gpt2 untied", "bert", "bert eps, types", "roberta", "xlm-roberta", "distilbert")} | {
+                                         "gpt2 untied", "modernbert", "bert", "bert eps, types", "roberta", "xlm-roberta",
+                                         "distilbert")} | {
+    "smollm3": smollm3(num_hidden_layers=9),
     "llama3": rope("llama3", **LLAMA3, head_dim=16),
     "gemma2": gemma2(query_pre_attn_scalar=16, attn_logit_softcapping=2.0, final_logit_softcapping=1.5),
     "gemma3": gemma3(query_pre_attn_scalar=16, num_hidden_layers=6, layer_types=None),

@@ -66,6 +66,21 @@ def test_the_same_vectors(type, tmp_path):
         assert vector @ expected / np.linalg.norm(vector) / np.linalg.norm(expected) > 0.999
 
 
+# llama.cpp sets no normal form, and its mask takes no space before it.
+@pytest.mark.parametrize("name", ["bert", "distilbert", "modernbert", "xlm-roberta"])
+def test_encoders(name, repository, tmp_path):
+    """Small ones: the same tokens, and vectors; its GELU is by tanh, and its products round to 8 bits."""
+    write_folder(tmp_path, name, repository)
+    attend.quantize(tmp_path, tmp_path / "model.gguf", "q8_0")
+    ours, theirs = attend.Model.load(tmp_path / "model.gguf"), serve(tmp_path / "model.gguf", embedding=True)
+    for text in ("Hello world", "It is the attention of all tokens to all the others, of one head after another",
+                 "caf\u00e9 \u65e5\u672c\u8a9e 123"):
+        answer = theirs.handle_embeddings({"input": text})
+        assert answer["usage"]["prompt_tokens"] == len(ours.tokenizer.encode(text).ids)
+        vector, expected = ours.embed([text])[0], np.array(answer["data"][0]["embedding"]).ravel()
+        assert vector @ expected / np.linalg.norm(vector) / np.linalg.norm(expected) > 0.999
+
+
 def write_jina(path, weights, words):
     """The weights of test_published_configs.py as llama.cpp's converter writes Jina's second BERT."""
     gguf = pytest.importorskip("gguf")

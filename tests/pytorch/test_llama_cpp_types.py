@@ -12,7 +12,7 @@ gguf = pytest.importorskip("gguf")
 
 import gguf_files  # noqa: E402
 import transformers  # noqa: E402
-from tiny_models import bert, distilbert, gemma2, gemma3, gpt2, llama, made, mistral, phi3, qwen2, qwen3  # noqa: E402
+from tiny_models import Case, bert, distilbert, gemma2, gemma3, gpt2, llama, made, mistral, modernbert, phi3, qwen2, qwen3, smollm3  # noqa: E402
 
 import attend  # noqa: E402
 
@@ -33,6 +33,9 @@ MODELS = {
     "phi3": phi3(**WIDE, num_hidden_layers=10),
     "gpt2": gpt2(n_embd=256, n_layer=10),
     "bert": bert(hidden_size=288, intermediate_size=512, num_hidden_layers=9),
+    "smollm3": smollm3(**WIDE, num_hidden_layers=9),
+    "modernbert": modernbert(**WIDE, num_hidden_layers=9),
+    "xlm-roberta": Case("XLMRobertaModel", bert(**WIDE, num_hidden_layers=9).config),
     "distilbert": distilbert(dim=256, hidden_dim=512, n_layers=6),
 }
 

@@ -14,7 +14,7 @@ import tiny
 import torch
 from test_tokenizer import QWEN
 from tiny_models import CASES, GROUPED, LLAMA3, SHAPE, TOLERANCE, Case, edit, far, gemma2, gemma3, hidden_of, made
-from tokenizers import AddedToken, Regex, Tokenizer, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, normalizers, pre_tokenizers, processors
 
 import attend
 
@@ -50,6 +50,17 @@ def mistral(repository):
     return tokenizer
 
 
+def modernbert(repository):
+    """As published: NFC, a mask that takes the space before it, and tokens of many spaces, which are sought in the normal form."""
+    tokenizer = test_tokenizer.byte_level(repository, normalizer=normalizers.NFC())
+    tokenizer.add_special_tokens(["[CLS]", "[SEP]", AddedToken("[MASK]", lstrip=True)])
+    tokenizer.add_tokens([AddedToken("     ", normalized=True)])
+    cls, sep = (tokenizer.token_to_id(name) for name in ("[CLS]", "[SEP]"))
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", cls), ("[SEP]", sep)])
+    return tokenizer
+
+
 def llama2(repository):
     return sentencepiece(test_tokenizer.llama2(repository))
 
@@ -69,6 +80,9 @@ MODELS = {
     "mistral, older": (Case("MistralForCausalLM", DECODER | {"sliding_window": 4096, "intermediate_size": 80}), llama2),
     "qwen2": (Case("Qwen2ForCausalLM", DECODER), qwen),
     "qwen3": (Case("Qwen3ForCausalLM", DECODER | {"head_dim": 16, "tie_word_embeddings": True}), qwen),
+    "smollm3": (Case("SmolLM3ForCausalLM", DECODER | {"num_hidden_layers": 5}), test_tokenizer.llama3),
+    "modernbert": (Case("ModernBertModel", SHAPE | SIZES | {"num_hidden_layers": 5, "local_attention": 10}), modernbert),
+    "xlm-roberta": (Case("XLMRobertaModel", SHAPE | SIZES | {"max_position_embeddings": 130}), test_tokenizer.xlmr),
     "gemma2": (Case("Gemma2ForCausalLM", GEMMA), gemma),
     "gemma3": (Case("Gemma3ForCausalLM", GEMMA | {"num_hidden_layers": 6, "rope_parameters": {
         "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 5e5}, "sliding_attention": {"rope_theta": 5e3}}}), gemma),
@@ -86,9 +100,14 @@ def write_folder(folder, name, repository, changes=None):
     case, train = MODELS[name]
     tokenizer = train(repository)
     size = tokenizer.get_vocab_size() + 3  # ids without a token
-    model = made(Case(case.name, case.config | (changes or {}) | {"vocab_size": size, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}))
+    padding = 3 if name == "xlm-roberta" else 0  # a token that stands in no text: RoBERTa gives it a place of its own
+    ids = {"vocab_size": size, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": padding}
+    model = made(Case(case.name, case.config | (changes or {}) | ids))
     model.save_pretrained(folder)
     tokenizer.save(str(folder / "tokenizer.json"))
+    if name in ("modernbert", "xlm-roberta"):
+        mask = "[MASK]" if name == "modernbert" else "<mask>"
+        (folder / "tokenizer_config.json").write_text(json.dumps({"mask_token": {"content": mask}}))
     if name == "llama3":  # the ends of a text, a turn and a message
         (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [2, 5, 7]}))
     return model, tokenizer
@@ -230,10 +249,14 @@ REFUSED = {
                      "qwen3 windows"], WINDOW),
     **dict.fromkeys(["gemma2", "gemma2 bias, caps", "gemma2 no caps", "gemma3", "gemma3 bare", "gemma3 scaled", "gemma3 old"],
                     "query_pre_attn_scalar: 24 can't be said in GGUF, where it is 16"),
+    "smollm3": "which layers see positions", "smollm3 windows": "a window can't be said", "smollm3 layer_types": "a window can't be said",
+    "modernbert for classes": HEAD, "modernbert biases": "norm_bias: can't be said", "modernbert scalings": SCALED,
+    "modernbert for masks": "hidden_activation: 'silu'",
     "gemma2 bias": "attention_bias", "gemma2 untied": "tie_word_embeddings: false", "gemma2 gelu": "hidden_activation: 'gelu'",
     "gemma2 windows": "which layers have a window",
 }
-WRITTEN = ("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "phi3", "gpt2", "bert", "distilbert")
+WRITTEN = ("llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma2", "gemma3_text", "phi3", "gpt2", "bert", "xlm-roberta", "distilbert",
+           "modernbert")
 WORDS = {"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, "the": 3}
 CLS, SEP = ({"SpecialToken": {"id": token, "type_id": 0}} for token in ("[CLS]", "[SEP]"))
 FIRST, SECOND = ({"Sequence": {"id": name, "type_id": type}} for type, name in enumerate("AB"))
@@ -332,6 +355,14 @@ METASPACE = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "fi
     ("bert", as_word_level, "WordLevel is not written as GGUF"),
     ("llama", put("model", "ignore_merges", True), "this way to cut words has no name"),
     ("llama", put("pre_tokenizer", {"type": "WhitespaceSplit"}), "this way to cut words has no name"),
+    ("modernbert", put("added_tokens", -2, "rstrip", True), "rstrip: this can't"),
+    ("modernbert", put("post_processor", "single", [CLS, FIRST]), "post_processor: this can't"),
+    ("xlm-roberta", put("normalizer", None), "normalizer: this can't"),
+    ("xlm-roberta", put("normalizer", "normalizers", 1, {"type": "Lowercase"}), "normalizer: this can't"),
+    ("xlm-roberta", put("pre_tokenizer", {"type": "WhitespaceSplit"}), "pre_tokenizer: this can't"),
+    ("xlm-roberta", put("pre_tokenizer", METASPACE | {"prepend_scheme": "never"}), "pre_tokenizer: this can't"),
+    ("xlm-roberta", put("post_processor", "single", [FIRST]), "post_processor: this can't"),
+    ("xlm-roberta", put("model", "byte_fallback", True), "byte_fallback: this can't"),
     ("mistral", swap_ways, "these are not SentencePiece's"),
     ("mistral", put("model", "ignore_merges", True), "ignore_merges: this can't"),
     ("mistral", put("pre_tokenizer", METASPACE | {"split": True}), "pre_tokenizer: this can't"),

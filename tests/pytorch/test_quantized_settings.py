@@ -108,8 +108,8 @@ def draw_tokenizer(dice, folder, repository):
     path = folder / "tokenizer.json"
     root = json.loads(path.read_text())
     vocabulary, special = root["model"]["vocab"], [each["content"] for each in root["added_tokens"]]
-    common = [token for token in vocabulary if token.isascii() and token.isalpha()]
-    if root["model"]["type"] == "BPE":
+    common = [token for token in (dict(vocabulary) if isinstance(vocabulary, list) else vocabulary) if token.isascii() and token.isalpha()]
+    if root["model"]["type"] == "BPE" and "[CLS]" not in special:
         around = dice.choice(["<s> $A", "$A", "<s> $A </s>", "$A </s>"])
         pieces = [{"Sequence": {"id": "A", "type_id": 0}} if piece == "$A" else {"SpecialToken": {"id": piece, "type_id": 0}}
                   for piece in around.split()]
@@ -127,9 +127,11 @@ def draw_tokenizer(dice, folder, repository):
     put(path, root)
     template = (repository / "tests/golden/chat" / dice.choice(["llama2.jinja", "chatml.jinja", "mistral_v1.jinja"])).read_text()
     token = lambda: dice.choice([*special, *special, dice.choice(common)])
-    put(folder / "tokenizer_config.json", some(dice, {
+    config = folder / "tokenizer_config.json"  # which names a mask that takes spaces away
+    mask = {} if config.exists() else {"mask_token": lambda: {"content": token()}}
+    change(config, **some(dice, {
         "model_max_length": lambda: dice.choice([7, 30, 1e30]), "truncation_side": lambda: dice.choice(["left", "right"]),
-        "bos_token": token, "eos_token": token, "pad_token": token, "mask_token": lambda: {"content": token()},
+        "bos_token": token, "eos_token": token, "pad_token": token, **mask,
         "chat_template": lambda: dice.choice([template, [{"name": "tool", "template": "x"}, {"name": "default", "template": template}]])}))
 
 

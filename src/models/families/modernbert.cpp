@@ -12,8 +12,9 @@ namespace {
 constexpr RotaryKeys global_rotary{.theta = "global_rope_theta", .usual_theta = 160'000, .of_layers = "full_attention"};
 constexpr RotaryKeys local_rotary{.theta = "local_rope_theta", .usual_theta = 10'000, .of_layers = "sliding_attention"};
 
-// Of each layer whether it sees a window alone: layer_types says it, or in older files how many layers come to one
-// that sees all.
+}  // namespace
+
+// layer_types says it, or in older files how many layers come to one that sees all.
 std::vector<bool> read_local_layers(const Member& config, std::int64_t layers) {
   constexpr const char* every = "global_attn_every_n_layers";
   std::vector<bool> local;
@@ -32,6 +33,12 @@ std::vector<bool> read_local_layers(const Member& config, std::int64_t layers) {
     fail_at(config["layer_types"].place(), "{} types, expected one for each of {} layers", local.size(), layers);
   return local;
 }
+
+Rotary read_modernbert_rotary(const Member& config, bool local, const ModelInfo& info) {
+  return read_rotary(config, local ? local_rotary : global_rotary, info.longest, info.head_size);
+}
+
+namespace {
 
 // An object for each of the two kinds, or one of them, and nothing else.
 void check_rotary(const Member& config) {
@@ -71,7 +78,7 @@ ModernBert::ModernBert(Loading& loading, const Member& config) {
   loading.ignore_head("classifier.", true);
   check_rotary(config);
   for (const bool each : {false, true}) {
-    const Rotary rotary = read_rotary(config, each ? local_rotary : global_rotary, info_.longest, info_.head_size);
+    const Rotary rotary = read_modernbert_rotary(config, each, info_);
     // Its table is as large as the configuration says a head is: a layer's tensors have shown that by now.
     if (!loading.checking() && !layers_.empty()) rotary_[each].emplace(rotary.size, rotary.options);
   }

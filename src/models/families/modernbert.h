@@ -9,10 +9,15 @@
 #include "models/backward.h"
 #include "models/batch.h"
 #include "models/config.h"
+#include "models/families/rotary.h"
 #include "models/layer_parts.h"
 #include "models/loading.h"
 
 namespace attend::inline v0::models {
+
+// Of each layer whether it sees a window alone, and the rotary positions of these or of the others.
+std::vector<bool> read_local_layers(const Member& config, std::int64_t layers);
+Rotary read_modernbert_rotary(const Member& config, bool local, const ModelInfo& info);
 
 class ModernBert {
  public:

@@ -66,6 +66,11 @@ constexpr GgufRenamed bert_inner[] = {
     {"layer_output_norm", "output.LayerNorm"},
 };
 
+constexpr GgufRenamed roberta_outer[] = {{"token_embd", "roberta.embeddings.word_embeddings"},
+                                         {"position_embd", "roberta.embeddings.position_embeddings"},
+                                         {"token_types", "roberta.embeddings.token_type_embeddings"},
+                                         {"token_embd_norm", "roberta.embeddings.LayerNorm"}};
+
 constexpr GgufRenamed distilbert_outer[] = {{"token_embd", "distilbert.embeddings.word_embeddings"},
                                             {"position_embd", "distilbert.embeddings.position_embeddings"},
                                             {"token_embd_norm", "distilbert.embeddings.LayerNorm"}};
@@ -78,6 +83,14 @@ constexpr GgufRenamed distilbert_inner[] = {
     {"ffn_up", "ffn.lin1"},
     {"ffn_down", "ffn.lin2"},
     {"layer_output_norm", "output_layer_norm"},
+};
+
+constexpr GgufRenamed modernbert_outer[] = {{"token_embd", "model.embeddings.tok_embeddings"},
+                                            {"token_embd_norm", "model.embeddings.norm"},
+                                            {"output_norm", "model.final_norm"}};
+constexpr GgufRenamed modernbert_inner[] = {
+    {"attn_norm", "attn_norm"}, {"attn_qkv", "attn.Wqkv"}, {"attn_output", "attn.Wo"},
+    {"ffn_norm", "mlp_norm"},   {"ffn_up", "mlp.Wi"},      {"ffn_down", "mlp.Wo"},
 };
 
 // A file's is the first of its name, a folder's the first of its type.
@@ -104,6 +117,12 @@ constexpr std::array architectures = {
                      .describe = describe_llama,
                      .outer = llama_outer,
                      .inner = llama_inner},
+    GgufArchitecture{.type = "smollm3",
+                     .configure = configure_smollm3,
+                     .describe = describe_smollm3,
+                     .outer = llama_outer,
+                     .inner = llama_inner,
+                     .permuted = true},
     GgufArchitecture{.type = "gemma2",
                      .configure = configure_gemma2,
                      .describe = describe_gemma2,
@@ -134,12 +153,23 @@ constexpr std::array architectures = {
                      .outer = bert_outer,
                      .inner = bert_inner,
                      .layers = "bert.encoder.layer."},
+    GgufArchitecture{.type = "xlm-roberta",
+                     .configure = configure_bert,
+                     .describe = describe_bert,
+                     .outer = roberta_outer,
+                     .inner = bert_inner,
+                     .layers = "roberta.encoder.layer."},
     GgufArchitecture{.type = "distilbert",
                      .configure = configure_bert,
                      .describe = describe_bert,
                      .outer = distilbert_outer,
                      .inner = distilbert_inner,
                      .layers = "distilbert.transformer.layer."},
+    GgufArchitecture{.type = "modernbert",
+                     .configure = configure_modernbert,
+                     .describe = describe_modernbert,
+                     .outer = modernbert_outer,
+                     .inner = modernbert_inner},
 };
 
 }  // namespace

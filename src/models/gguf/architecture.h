@@ -17,6 +17,9 @@ namespace attend::inline v0::models {
 class GgufKeys;
 struct GgufDescription;
 
+// Of every so many layers of SmolLM3 the last sees no positions.
+inline constexpr std::int64_t smollm3_interval = 4;
+
 struct GgufRenamed {
   std::string_view from, to;
 };

@@ -178,6 +178,13 @@ void configure_llama(const GgufKeys& keys, json& config) {
                                {"attention_factor", 1.0}};
 }
 
+// No key says which layers see positions: as llama.cpp has it, all but every fourth.
+void configure_smollm3(const GgufKeys& keys, json& config) {
+  configure_qwen(keys, config);
+  config["no_rope_layers"] = nullptr;
+  config["no_rope_layer_interval"] = smollm3_interval;
+}
+
 void configure_gemma2(const GgufKeys& keys, json& config) {
   set_gemma(keys, 46, config);
   refuse_scaling(keys);
@@ -245,6 +252,22 @@ void configure_gpt2(const GgufKeys& keys, json& config) {
   config["n_inner"] = config["intermediate_size"];
   config["activation_function"] = "gelu_new";
   config["layer_norm_epsilon"] = keys.number_from_0("attention.layer_norm_epsilon");
+}
+
+// Its heads have no parts that do not turn, and its layers no biases.
+void configure_modernbert(const GgufKeys& keys, json& config) {
+  constexpr const char *pattern = "attention.sliding_window_pattern", *local_base = "rope.freq_base_swa";
+  if (keys.has("attention.causal") && keys.truth("attention.causal"))
+    keys.refuse("attention.causal", "is not false: a decoder of this architecture is not known");
+  refuse_scaling(keys);
+  config["hidden_activation"] = "gelu";
+  config["norm_eps"] = keys.number_from_0("attention.layer_norm_epsilon");
+  config["local_attention"] = keys.size("attention.sliding_window");
+  config["global_attn_every_n_layers"] = keys.size_or(pattern, 3);
+  const auto rotary = [](double base) { return json{{"rope_type", "default"}, {"rope_theta", base}}; };
+  config["rope_parameters"] = {
+      {"full_attention", rotary(keys.number_above_0("rope.freq_base"))},
+      {"sliding_attention", rotary(keys.has(local_base) ? keys.number_above_0(local_base) : 10000.0)}};
 }
 
 // A folder's model has a table of types: a file without one has it of zeros (gguf.cpp).

@@ -48,11 +48,13 @@ bool is_in_config(std::string_view tensor);
 
 void configure_llama(const GgufKeys& keys, nlohmann::json& config);
 void configure_qwen(const GgufKeys& keys, nlohmann::json& config);
+void configure_smollm3(const GgufKeys& keys, nlohmann::json& config);
 void configure_gemma2(const GgufKeys& keys, nlohmann::json& config);
 void configure_gemma3(const GgufKeys& keys, nlohmann::json& config);
 void configure_phi3(const GgufKeys& keys, nlohmann::json& config);
 void configure_gpt2(const GgufKeys& keys, nlohmann::json& config);
 void configure_bert(const GgufKeys& keys, nlohmann::json& config);
+void configure_modernbert(const GgufKeys& keys, nlohmann::json& config);
 
 // The number that GGUF has for a pooling, if it has one.
 std::optional<std::int64_t> gguf_pooling_type(const std::vector<PoolingMode>& modes);

@@ -6,6 +6,7 @@
 
 #include "models/families/decoder.h"
 #include "models/families/llama_types.h"
+#include "models/families/modernbert.h"
 #include "models/families/rotary.h"
 #include "models/loading.h"
 
@@ -99,6 +100,15 @@ void describe_llama(const Member& config, const ModelInfo& info, GgufDescription
   if (rotary.options.scaling == RotaryScaling::none) return;
   if (rotary.options.scaling != RotaryScaling::llama3 || to.prefix != "llama.") refuse_scaling(config);
   add_divisors("rope_freqs.weight", llama3_divisors(rotary), to);
+}
+
+void describe_smollm3(const Member& config, const ModelInfo& info, GgufDescription& to) {
+  describe_llama(config, info, to);
+  const std::vector<bool> turns = turning_layers(config, info.layers);
+  for (std::int64_t n = 0; n < info.layers; ++n)
+    if (turns[static_cast<std::size_t>(n)] != ((n + 1) % smollm3_interval != 0))
+      fail_at(config.place(), "which layers see positions can't be said in GGUF: all but each {}th can",
+              smollm3_interval);
 }
 
 namespace {
@@ -199,6 +209,39 @@ void describe_bert(const Member& config, const ModelInfo& info, GgufDescription&
   to.values.add_whole("tokenizer.ggml.token_type_count", distil ? 1 : config["type_vocab_size"].whole(1));
 }
 
+namespace {
+
+// After how many layers one sees all the text again.
+std::int64_t layers_to_the_next(const Member& config, const ModelInfo& info) {
+  const std::vector<bool> local = read_local_layers(config, info.layers);
+  std::int64_t period = 1;
+  while (period < info.layers && local[static_cast<std::size_t>(period)]) ++period;
+  for (std::int64_t n = 0; n < info.layers; ++n)
+    if (local[static_cast<std::size_t>(n)] != (n % period != 0))
+      fail_at(config.place(), "which layers have a window can't be said in GGUF: all but the first of every few can");
+  return period;
+}
+
+}  // namespace
+
+void describe_modernbert(const Member& config, const ModelInfo& info, GgufDescription& to) {
+  Own own(to);
+  add_sizes(info, config["intermediate_size"].whole(1), own);
+  check_activation(config["hidden_activation"], Activation::gelu, "gelu");
+  for (const char* bias : {"norm_bias", "attention_bias", "mlp_bias"})
+    if (config[bias].truth()) fail_at(config[bias].place(), "can't be said in GGUF");
+  own.number("attention.layer_norm_epsilon", config["norm_eps"].number());
+  own.truth("attention.causal", false);
+  own.whole("attention.sliding_window", config["local_attention"].whole(1));
+  own.whole("attention.sliding_window_pattern", layers_to_the_next(config, info));
+  own.text("rope.scaling.type", "none");
+  for (const bool local : {false, true}) {
+    const Rotary rotary = read_modernbert_rotary(config, local, info);
+    if (rotary.options.scaling != RotaryScaling::none) refuse_scaling(config);
+    own.number(local ? "rope.freq_base_swa" : "rope.freq_base", rotary.options.theta);
+  }
+}
+
 // ---- Weights ----
 
 namespace {
@@ -226,7 +269,9 @@ class Finder {
 
 GgufSource source_of(const GgufArchitecture& of, const ModelInfo& info, std::string name, std::string_view part,
                      const View& numbers, bool inner) {
-  const View turned = of.transposed && inner && numbers.rank() == 2 ? numbers.transpose(0, 1) : numbers;
+  View turned = of.transposed && inner && numbers.rank() == 2 ? numbers.transpose(0, 1) : numbers;
+  // RoBERTa's places begin after padding's, and the file's at 0.
+  if (part == "position_embd") turned = turned.slice(0, turned.size(0) - info.longest, turned.size(0));
   const bool permuted = of.permuted && (part == "attn_q" || part == "attn_k");
   return {.name = std::move(name),
           .numbers = turned,

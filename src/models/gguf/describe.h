@@ -23,11 +23,13 @@ struct GgufDescription {
 
 // Of GgufArchitecture::describe.
 void describe_llama(const Member& config, const ModelInfo& info, GgufDescription& to);
+void describe_smollm3(const Member& config, const ModelInfo& info, GgufDescription& to);
 void describe_gemma2(const Member& config, const ModelInfo& info, GgufDescription& to);
 void describe_gemma3(const Member& config, const ModelInfo& info, GgufDescription& to);
 void describe_phi3(const Member& config, const ModelInfo& info, GgufDescription& to);
 void describe_gpt2(const Member& config, const ModelInfo& info, GgufDescription& to);
 void describe_bert(const Member& config, const ModelInfo& info, GgufDescription& to);
+void describe_modernbert(const Member& config, const ModelInfo& info, GgufDescription& to);
 
 // The weights, without their types. tied: as config.json has it. Throws bad_file.
 void describe_weights(const GgufArchitecture& of, const Weights& weights, const ModelInfo& info, bool tied,

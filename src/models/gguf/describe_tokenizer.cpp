@@ -9,6 +9,7 @@
 #include "models/gguf/own_keys.h"
 #include "models/gguf/pre_tokenizers.h"
 #include "models/gguf/read.h"
+#include "tokenizer/charsmap.h"
 
 namespace attend::inline v0::models {
 
@@ -45,9 +46,20 @@ struct Source {
 
 // ---- Tokens ----
 
-void check_added(const Member& added, bool normalizes) {
+// "bos_token": "<s>", or {"content": "<s>"}
+std::optional<std::string> said_token(const Member& config, const char* key) {
+  if (!config.given(key)) return std::nullopt;
+  const Member said = config[key];
+  return said.value().is_object() ? said["content"].text() : said.text();
+}
+
+// A mask that takes spaces away stands in no text but one that it is to be filled in: tokenizer.json says it, to
+// attend.
+void check_added(Source& to, const Member& added, bool normalizes, const std::optional<std::string>& mask) {
+  const bool strips_as_mask = added["lstrip"].truth() && mask == added["content"].text();
+  if (strips_as_mask) to.all_said = false;
   for (const char* key : {"single_word", "lstrip", "rstrip"})
-    if (added[key].truth()) refuse(added[key]);
+    if (added[key].truth() && !(strips_as_mask && key == std::string_view("lstrip"))) refuse(added[key]);
   if (normalizes && added["normalized"].truth()) refuse(added["normalized"]);
 }
 
@@ -58,25 +70,32 @@ void set_token(Source& to, std::int64_t id, const std::string& token, std::int32
   to.types[static_cast<std::size_t>(id)] = type;
 }
 
+// Unigram's vocabulary is a list of tokens and scores, the others' have an id for each.
+void set_vocabulary(Source& to) {
+  const json& vocabulary = to.model["vocab"].value();
+  for (std::size_t id = 0; vocabulary.is_array() && id < vocabulary.size(); ++id)
+    set_token(to, static_cast<std::int64_t>(id), vocabulary[id][0].get<std::string>(), gguf_token::normal);
+  if (vocabulary.is_array()) return;
+  for (const auto& [token, id] : vocabulary.items()) set_token(to, id.get<std::int64_t>(), token, gguf_token::normal);
+}
+
 // Ids without a token are named as llama.cpp names them.
-void set_tokens(Source& to) {
+void set_tokens(Source& to, const std::optional<std::string>& mask) {
   for (std::int64_t id = 0; id < to.info.vocabulary; ++id) to.tokens.push_back(fmt::format("[PAD{}]", id));
   to.types.assign(to.tokens.size(), gguf_token::unused);
-  for (const auto& [token, id] : to.model["vocab"].value().items())
-    set_token(to, id.get<std::int64_t>(), token, gguf_token::normal);
+  set_vocabulary(to);
   if (!to.file.given("added_tokens")) return;
+  const bool normalizes = to.file.given("normalizer") && to.file["normalizer"].value() != json{{"type", "NFC"}};
   for (const Member& each : to.file["added_tokens"].list()) {
-    check_added(each, to.file.given("normalizer"));
+    check_added(to, each, normalizes, mask);
     set_token(to, each["id"].whole(0), each["content"].text(),
               each["special"].truth() ? gguf_token::control : gguf_token::user_defined);
   }
 }
 
-// "bos_token": "<s>", or {"content": "<s>"}
 std::optional<std::int64_t> said_id(const Source& from, const Member& config, const char* key) {
-  if (!config.given(key)) return std::nullopt;
-  const Member said = config[key];
-  return from.id(said.value().is_object() ? said["content"].text() : said.text());
+  const std::optional<std::string> said = said_token(config, key);
+  return said ? from.id(*said) : std::nullopt;
 }
 
 void add_id(Source& from, const char* which, std::optional<std::int64_t> id, GgufValues& to) {
@@ -126,6 +145,21 @@ void add_around(Source& from, GgufValues& to) {
   if (!is_same(single, expected) || !is_same(from.read.around.pair, pair)) refuse(from.file["post_processor"]);
   to.add_truth("tokenizer.ggml.add_bos_token", begins);
   to.add_truth("tokenizer.ggml.add_eos_token", ends);
+}
+
+// [CLS] first [SEP] second [SEP]. Where the second text has the first one's type, tokenizer.json alone says it.
+void add_bert_around(Source& from, GgufValues& to) {
+  const std::vector<TemplatePiece>& single = from.read.around.single;
+  if (single.size() != 3 || single[0].ids.size() != 1 || single[2].ids.size() != 1) refuse(from.file["post_processor"]);
+  const std::vector<std::int64_t>&cls = single[0].ids, &sep = single[2].ids;
+  const std::int64_t second = from.read.around.pair.empty() ? 1 : from.read.around.pair.back().type;
+  const std::vector<TemplatePiece> pair = {
+      {.ids = cls}, {.text = 0}, {.ids = sep}, {.text = 1, .type = second}, {.ids = sep, .type = second}};
+  from.all_said &= second == 1;
+  if (!is_same(single, {pair.begin(), pair.begin() + 3}) || !is_same(from.read.around.pair, pair))
+    refuse(from.file["post_processor"]);
+  from.bos = cls.front(), from.eos = sep.front();
+  add_id(from, "seperator", from.eos, to);
 }
 
 void only_defaults(const Member& of, const json& usual) {
@@ -183,11 +217,17 @@ void describe_byte_level(Source& from, GgufValues& to) {
   });
   if (found == byte_level_kinds().end())
     fail_at(from.file.place().in("pre_tokenizer"),
-            "this way to cut words has no name that is known of GGUF files; gpt-2, smollm, llama-bpe and qwen2 are");
+            "this way to cut words has no name that is known of GGUF files; gpt-2, smollm, llama-bpe, qwen2 and "
+            "modern-bert are");
   to.add_text("tokenizer.ggml.model", "gpt2");
   to.add_text("tokenizer.ggml.pre", found->name);
   to.add_texts("tokenizer.ggml.merges", merges_of(from.model));
-  add_around(from, to);
+  if (found->as_bert) {
+    add_bert_around(from, to);
+    for (const char* each : {"bos", "eos", "sep"}) to.add_truth(fmt::format("tokenizer.ggml.add_{}_token", each), true);
+  } else {
+    add_around(from, to);
+  }
   const json decoder = steps_at(from.file, "decoder");
   if (decoder.size() != 1 || decoder[0]["type"] != "ByteLevel") from.all_said = false;
 }
@@ -285,19 +325,6 @@ void describe_sentencepiece(Source& from, GgufValues& to) {
   add_around(from, to);
 }
 
-// [CLS] first [SEP] second [SEP]
-void add_bert_around(Source& from, GgufValues& to) {
-  const std::vector<TemplatePiece>& single = from.read.around.single;
-  if (single.size() != 3 || single[0].ids.size() != 1 || single[2].ids.size() != 1) refuse(from.file["post_processor"]);
-  const std::vector<std::int64_t>&cls = single[0].ids, &sep = single[2].ids;
-  const std::vector<TemplatePiece> pair = {
-      {.ids = cls}, {.text = 0}, {.ids = sep}, {.text = 1, .type = 1}, {.ids = sep, .type = 1}};
-  if (!is_same(single, {pair.begin(), pair.begin() + 3}) || !is_same(from.read.around.pair, pair))
-    refuse(from.file["post_processor"]);
-  from.bos = cls.front(), from.eos = sep.front();
-  add_id(from, "seperator", from.eos, to);
-}
-
 void describe_wordpiece(Source& from, GgufValues& to) {
   only_defaults(from.model, {{"continuing_subword_prefix", {"##"}}, {"max_input_chars_per_word", {100}}});
   const json normalizers = steps_at(from.file, "normalizer");
@@ -324,6 +351,48 @@ void describe_wordpiece(Source& from, GgufValues& to) {
   }
   describe_decoder(from, wordpiece_decoder());
   add_bert_around(from, to);
+}
+
+// <s> text </s>. What stands around a pair tokenizer.json alone says.
+void add_unigram_around(Source& from, GgufValues& to) {
+  const std::vector<TemplatePiece>& single = from.read.around.single;
+  if (single.size() != 3 || single[0].ids.size() != 1 || single[1].text != 0 || single[2].ids.size() != 1)
+    refuse(from.file["post_processor"]);
+  from.bos = single[0].ids.front(), from.eos = single[2].ids.front();
+  for (const char* key : {"tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token"}) to.add_truth(key, true);
+}
+
+// As XLM-R has it. llama.cpp puts one space for several, and none at a text's ends.
+void describe_unigram(Source& from, GgufValues& to) {
+  only_defaults(from.model, {{"byte_fallback", {false}}});
+  json normalizers = steps_at(from.file, "normalizer"), pre_tokenizers = steps_at(from.file, "pre_tokenizer");
+  if (normalizers.empty() || normalizers[0]["type"] != "Precompiled") refuse(from.file["normalizer"]);
+  const std::string charsmap = normalizers[0]["precompiled_charsmap"].get<std::string>();
+  normalizers.erase(0);
+  const auto one_space = [](std::string_view content) {
+    return json::array({{{"type", "Replace"}, {"pattern", {{"Regex", " {2,}"}}}, {"content", content}}});
+  };
+  if (!normalizers.empty() && normalizers != one_space(" ") && normalizers != one_space(space))
+    refuse(from.file["normalizer"]);
+  if (!pre_tokenizers.empty() && pre_tokenizers[0]["type"] == "WhitespaceSplit") pre_tokenizers.erase(0);
+  if (pre_tokenizers.size() != 1 || pre_tokenizers[0]["type"] != "Metaspace" ||
+      pre_tokenizers[0].value("replacement", space) != space ||
+      pre_tokenizers[0].value("prepend_scheme", "always") == "never")
+    refuse(from.file["pre_tokenizer"]);
+  std::vector<float> scores(from.tokens.size());
+  const json& vocabulary = from.model["vocab"].value();
+  for (std::size_t id = 0; id < vocabulary.size(); ++id) scores[id] = vocabulary[id][1].get<float>();
+  const std::int64_t unknown = from.model["unk_id"].whole(0);
+  if (from.has(unknown)) from.types[static_cast<std::size_t>(unknown)] = gguf_token::unknown;
+  from.all_said = false;
+  to.add_text("tokenizer.ggml.model", "t5");
+  to.add_text("tokenizer.ggml.pre", "default");
+  to.add_numbers("tokenizer.ggml.scores", scores);
+  to.add_truth("tokenizer.ggml.add_space_prefix", true);
+  to.add_truth("tokenizer.ggml.remove_extra_whitespaces", true);
+  to.add_array_of_bytes("tokenizer.ggml.precompiled_charsmap", tokenizer::decode_base64({from.file.place(), charsmap}));
+  add_id(from, "unknown", unknown, to);
+  add_unigram_around(from, to);
 }
 
 // ---- Beside it ----
@@ -361,9 +430,9 @@ void describe_tokenizer(std::string_view function, const fs::path& folder, const
               .bos = {},
               .eos = {}};
   const std::string type = from.model["type"].text();
-  if (type != "BPE" && type != "WordPiece")
-    fail_at(from.model["type"].place(), "{} is not written as GGUF; BPE and WordPiece are", type);
-  set_tokens(from);
+  if (type != "BPE" && type != "WordPiece" && type != "Unigram")
+    fail_at(from.model["type"].place(), "{} is not written as GGUF; BPE, WordPiece and Unigram are", type);
+  set_tokens(from, said_token(config, "mask_token"));
   const std::vector<std::string> texts = from.tokens;
   from.bos = said_id(from, config, "bos_token");
   from.eos = said_id(from, config, "eos_token");
@@ -372,6 +441,8 @@ void describe_tokenizer(std::string_view function, const fs::path& folder, const
     from.eos = *end;
   if (type == "WordPiece")
     describe_wordpiece(from, to);
+  else if (type == "Unigram")
+    describe_unigram(from, to);
   else if (from.model.given("byte_fallback") && from.model["byte_fallback"].truth())
     describe_sentencepiece(from, to);
   else

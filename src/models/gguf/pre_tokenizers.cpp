@@ -50,7 +50,8 @@ const std::vector<ByteLevelKind>& byte_level_kinds() {
        .normalizer = {{"type", "NFC"}},
        .pre_tokenizer =
            split_before_bytes(R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
-                              R"(|\s*[\r\n]+|\s+(?!\S)|\s+)")}};
+                              R"(|\s*[\r\n]+|\s+(?!\S)|\s+)")},
+      {.name = "modern-bert", .normalizer = {{"type", "NFC"}}, .pre_tokenizer = byte_level(true), .as_bert = true}};
   return kinds;
 }
 

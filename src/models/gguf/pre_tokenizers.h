@@ -12,6 +12,7 @@ struct ByteLevelKind {
   nlohmann::json normalizer, pre_tokenizer;
   bool ignore_merges = false;  // a word that is a token stays whole
   bool adds_bos = false;       // where the file does not say
+  bool as_bert = false;        // [CLS] text [SEP], and of a pair the second text's [SEP] too
 };
 
 const std::vector<ByteLevelKind>& byte_level_kinds();

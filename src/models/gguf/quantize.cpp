@@ -87,6 +87,7 @@ ModelInfo check(Loading& loading, const Member& config) {
 // Of one of the families that are written as GGUF.
 ModelInfo check_folder(ModelFamily family, Loading& loading, const Member& config) {
   if (family == ModelFamily::bert) return check<Bert>(loading, config);
+  if (family == ModelFamily::modernbert) return check<ModernBert>(loading, config);
   return family == ModelFamily::gpt2 ? check<Gpt2>(loading, config) : check<Llama>(loading, config);
 }
 

@@ -122,6 +122,23 @@ Template make_template(const GgufFile& file, const Vocabulary& vocabulary, bool 
   return out;
 }
 
+std::int64_t needed_id(const GgufFile& file, const char* which, const char* older, std::size_t tokens) {
+  if (const auto id = find_id(file, which, tokens)) return *id;
+  if (const auto id = find_id(file, older, tokens)) return *id;
+  fail_at(file.place(), "'tokenizer.ggml.{}_token_id' is missing, which is to be added", which);
+}
+
+// [CLS] first [SEP] second [SEP]
+Template bert_template(const GgufFile& file, std::size_t tokens) {
+  const TemplatePiece cls{.ids = {needed_id(file, "bos", "cls", tokens)}};
+  const std::int64_t sep = needed_id(file, "seperator", "eos", tokens);
+  Template out{.single = {cls, {.text = 0}, {.ids = {sep}}}, .pair = {}};
+  out.pair = out.single;
+  out.pair.push_back({.text = 1, .type = 1});
+  out.pair.push_back({.ids = {sep}, .type = 1});
+  return out;
+}
+
 std::vector<Merge> read_merges(const GgufFile& file, const Vocabulary& vocabulary) {
   const Place place = file.place().in(quote(merges_key));
   MergeReader merges(place, vocabulary.ids, 0);
@@ -176,8 +193,8 @@ const ReadByteLevelKind& byte_level_kind(const GgufFile& file) {
   const std::string name = file.text(key);
   const auto found = std::ranges::find(all, name, [](const ReadByteLevelKind& each) { return each.kind.name; });
   if (found != all.end()) return *found;
-  file.refuse(key,
-              fmt::format("the pre-tokeniser {} is not known; gpt-2, smollm, llama-bpe and qwen2 are", quote(name)));
+  file.refuse(key, fmt::format("the pre-tokeniser {} is not known; gpt-2, smollm, llama-bpe, qwen2 and modern-bert are",
+                               quote(name)));
 }
 
 TokenizerFile byte_level_tokenizer(const GgufFile& file, Vocabulary vocabulary) {
@@ -185,7 +202,9 @@ TokenizerFile byte_level_tokenizer(const GgufFile& file, Vocabulary vocabulary) 
   const std::vector<Merge> merges = read_merges(file, vocabulary);
   const bool adds_bos = read_truth(file, "tokenizer.ggml.add_bos_token", kind.adds_bos);
   Bpe model(std::move(vocabulary.ids), merges, {.ignore_merges = kind.ignore_merges});
-  return put_together(file, vocabulary, steps, std::move(model), make_template(file, vocabulary, adds_bos));
+  return put_together(
+      file, vocabulary, steps, std::move(model),
+      kind.as_bert ? bert_template(file, vocabulary.tokens.size()) : make_template(file, vocabulary, adds_bos));
 }
 
 // ---- As SentencePiece has it ----
@@ -255,23 +274,6 @@ TokenizerFile sentencepiece_tokenizer(const GgufFile& file, Vocabulary vocabular
 }
 
 // ---- WordPiece ----
-
-std::int64_t needed_id(const GgufFile& file, const char* which, const char* older, std::size_t tokens) {
-  if (const auto id = find_id(file, which, tokens)) return *id;
-  if (const auto id = find_id(file, older, tokens)) return *id;
-  fail_at(file.place(), "'tokenizer.ggml.{}_token_id' is missing, which is to be added", which);
-}
-
-// [CLS] first [SEP] second [SEP]
-Template bert_template(const GgufFile& file, std::size_t tokens) {
-  const TemplatePiece cls{.ids = {needed_id(file, "bos", "cls", tokens)}};
-  const std::int64_t sep = needed_id(file, "seperator", "eos", tokens);
-  Template out{.single = {cls, {.text = 0}, {.ids = {sep}}}, .pair = {}};
-  out.pair = out.single;
-  out.pair.push_back({.text = 1, .type = 1});
-  out.pair.push_back({.ids = {sep}, .type = 1});
-  return out;
-}
 
 // Files of llama.cpp's older versions do not say it, and are read by it as lower-case. A vocabulary with capitals is
 // another, which that would never find.
@@ -349,12 +351,16 @@ TokenizerFile gguf_tokenizer(std::string_view function, const std::filesystem::p
                     : model == "llama" ? sentencepiece_tokenizer
                     : model == "bert"  ? wordpiece_tokenizer
                                        : nullptr;
-  if (!make) file.refuse(key, fmt::format("the tokenizer {} is not known; gpt2, llama and bert are", quote(model)));
+  const bool is_whole = file.has(gguf_whole_tokenizer);
+  if (!make && model != "t5")
+    file.refuse(key, fmt::format("the tokenizer {} is not known; gpt2, llama, bert and t5 are", quote(model)));
+  if (!make && !is_whole)
+    file.refuse(key, fmt::format("t5 is read from '{}' alone, which is missing", gguf_whole_tokenizer));
   Vocabulary vocabulary = read_vocabulary(file, model == "bert");
   tokenizer::Chat chat = read_gguf_chat(file, vocabulary.tokens);
-  TokenizerFile out = file.has(gguf_whole_tokenizer) ? read_tokenizer(file.place().in(quote(gguf_whole_tokenizer)),
-                                                                      file.text(gguf_whole_tokenizer))
-                                                     : make(file, std::move(vocabulary));
+  TokenizerFile out =
+      is_whole ? read_tokenizer(file.place().in(quote(gguf_whole_tokenizer)), file.text(gguf_whole_tokenizer))
+               : make(file, std::move(vocabulary));
   out.chat = std::move(chat);
   return out;
 }

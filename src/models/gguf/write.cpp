@@ -89,6 +89,12 @@ void GgufValues::add_numbers(std::string_view key, const std::vector<float>& num
   for (const float each : numbers) append(bytes_, each);
 }
 
+void GgufValues::add_array_of_bytes(std::string_view key, std::string_view bytes) {
+  begin(key);
+  append_array(bytes_, gguf_value::u8, bytes.size());
+  bytes_ += bytes;
+}
+
 void GgufValues::add_bytes(std::string_view key, std::string_view bytes) {
   begin(key);
   bytes_ += bytes;

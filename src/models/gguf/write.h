@@ -24,6 +24,8 @@ class GgufValues {
   void add_texts(std::string_view key, const std::vector<std::string>& texts);
   void add_wholes(std::string_view key, const std::vector<std::int32_t>& numbers);
   void add_numbers(std::string_view key, const std::vector<float>& numbers);
+  // As an array of u8.
+  void add_array_of_bytes(std::string_view key, std::string_view bytes);
   // With its type before it.
   void add_bytes(std::string_view key, std::string_view bytes);
 
