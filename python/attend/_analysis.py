@@ -277,7 +277,10 @@ class Variants(
 def _head_name(head):
     if isinstance(head, str):
         return head
-    layer, number = head
+    try:
+        layer, number = head
+    except NotImplementedError:  # of a memoryview with several axes
+        raise TypeError("head: expected \"3.1\" or (3, 1), got a memoryview") from None
     return f"{operator.index(layer)}.{operator.index(number)}"
 
 

@@ -19,5 +19,6 @@ def read(path):
 def write(lens, path):
     matrices = torch.from_numpy(lens.jacobians).half()
     layers = list(range(len(matrices)))
-    torch.save({"J": {layer: matrices[layer].clone() for layer in layers}, "n_prompts": lens.prompts, "source_layers": layers,
-                "d_model": matrices.shape[-1]}, os.fsdecode(path))
+    with open(os.fsdecode(path), "wb") as file:  # of which torch raises no OSError
+        torch.save({"J": {layer: matrices[layer].clone() for layer in layers}, "n_prompts": lens.prompts, "source_layers": layers,
+                    "d_model": matrices.shape[-1]}, file)

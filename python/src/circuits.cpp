@@ -85,7 +85,7 @@ std::vector<CircuitNode> nodes_of(const char* function, const char* name, nb::ha
   if (nb::isinstance<nb::str>(given) || !nb::isinstance<nb::sequence>(given))
     throw Error(ErrorCode::bad_value, function,
                 std::string(name) + " is " + nb::repr(given).c_str() + ", expected " + expected);
-  for (const nb::handle each : nb::borrow<nb::sequence>(given)) {
+  for (const nb::handle each : read_list(function, name, expected.c_str(), given)) {
     const auto text = expect<std::string>(function, name, expected.c_str(), each);
     nodes.push_back(call(function, [&] { return node_named(text); }));
   }
