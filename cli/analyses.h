@@ -45,6 +45,9 @@ std::string findings_csv(const Computed& computed);
 // As a picture or .csv.
 void write_findings(const std::string& file, const Computed& computed);
 // In words, bars and small pictures.
+// token, against: as given. x: the tokens of its recording are those that were read.
+std::string attribution_words(const Computed& x, const Attribution& found, const std::string& token,
+                              const std::string& against = "");
 std::string findings_text(const Computed& computed, const TerminalStyle& style);
 
 // ---- What is asked ----

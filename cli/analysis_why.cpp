@@ -38,28 +38,6 @@ std::string part_text(const Computed& x, const AttributionPart& part) {
   return "";
 }
 
-// token, against: as given.
-std::string words(const Computed& x, const Attribution& a, const std::string& token, const std::string& against) {
-  std::string text = fmt::format("Why {}", in_quotes(token));
-  text += a.against ? fmt::format(", and not {}: the difference of their logits, {:+.2f}", in_quotes(against), a.logit)
-                    : fmt::format(": its logit, {:.2f}", a.logit);
-  text += ",\nis the sum of what each part wrote (% of all they wrote, whatever the sign):\n";
-  const auto parts = strongest_parts(a, a.heads.count() + a.cross.count() + a.mlps.count() + a.neurons.count() + 3);
-  std::vector<double> values(parts.size());
-  std::ranges::transform(parts, values.begin(), &AttributionPart::value);
-  text += signed_lines(values, most_parts, [&](std::size_t n) { return part_text(x, parts[n]); });
-
-  const auto by_token = [&](bool cross, const std::vector<std::string>& tokens) {
-    const Tensor sums = sums_by_token(a, cross);
-    const std::vector<double> of_token(sums.data<float>(), sums.data<float>() + sums.count());
-    return signed_lines(of_token, most_tokens, [&](std::size_t n) { return in_quotes(tokens[n]); });
-  };
-  text += "By the token that heads read:\n" + by_token(false, x.answering());
-  if (a.cross.count() > 0)
-    text += "By the encoder's token that cross heads read:\n" + by_token(true, x.recording.tokens[0]);
-  return text + "Direct effects alone: what a part does through later layers counts as theirs.\n";
-}
-
 // Where the text without a space before it is a token, and with one another, which the model finds likelier.
 std::string likelier_with_space(const Computed& x, const std::string& text, std::int64_t token) {
   const std::optional<std::int64_t> word = token_of_word(x.tokenizer, text);
@@ -106,7 +84,7 @@ class Why : public Analysis {
     const std::string note = likelier_with_space(question.computed, token, *question.token);
     return {.name = "why",
             .json = [=] { return attend::to_json(*found); },
-            .words = [=](const Computed& x) { return note + words(x, *found, token, against); },
+            .words = [=](const Computed& x) { return note + attribution_words(x, *found, token, against); },
             .picture = [=](const AnalysisOf& of) { return attribution_picture(*found, of); },
             .csv = [=](const AnalysisOf& of) { return attribution_csv(*found, of); }};
   }
@@ -116,6 +94,28 @@ class Why : public Analysis {
 };
 
 }  // namespace
+
+std::string attribution_words(const Computed& x, const Attribution& a, const std::string& token,
+                              const std::string& against) {
+  std::string text = fmt::format("Why {}", in_quotes(token));
+  text += a.against ? fmt::format(", and not {}: the difference of their logits, {:+.2f}", in_quotes(against), a.logit)
+                    : fmt::format(": its logit, {:.2f}", a.logit);
+  text += ",\nis the sum of what each part wrote (% of all they wrote, whatever the sign):\n";
+  const auto parts = strongest_parts(a, a.heads.count() + a.cross.count() + a.mlps.count() + a.neurons.count() + 3);
+  std::vector<double> values(parts.size());
+  std::ranges::transform(parts, values.begin(), &AttributionPart::value);
+  text += signed_lines(values, most_parts, [&](std::size_t n) { return part_text(x, parts[n]); });
+
+  const auto by_token = [&](bool cross, const std::vector<std::string>& tokens) {
+    const Tensor sums = sums_by_token(a, cross);
+    const std::vector<double> of_token(sums.data<float>(), sums.data<float>() + sums.count());
+    return signed_lines(of_token, most_tokens, [&](std::size_t n) { return in_quotes(tokens[n]); });
+  };
+  text += "By the token that heads read:\n" + by_token(false, x.answering());
+  if (a.cross.count() > 0)
+    text += "By the encoder's token that cross heads read:\n" + by_token(true, x.recording.tokens[0]);
+  return text + "Direct effects alone: what a part does through later layers counts as theirs.\n";
+}
 
 std::unique_ptr<Analysis> analysis_why() {
   return std::make_unique<Why>();

@@ -33,6 +33,7 @@ Command add_rank(App& root);
 Command add_match(App& root);
 Command add_classify(App& root);
 Command add_tag(App& root);
+Command add_chat(App& root);
 Command add_quantize(App& root);
 Command add_steer(App& root);
 Command add_lens(App& root);

@@ -65,6 +65,8 @@ void check(const ModelArguments& x) {
     throw UsageError(fmt::format("{}: an answer is explained of the model itself, and --steer changes it",
                                  x.analysis.asked().front()->option));
   if (!x.steer.empty() && x.live) throw UsageError("--live: the page has the model itself, and --steer changes it");
+  if (x.writing.any() && x.generate == 0)
+    throw UsageError("no --generate N: without it the settings of how the model writes change nothing");
   if (!x.keep.empty() && !keeps_recording(x))
     throw UsageError("--keep: nothing uses it without a recording: -o x.attend, or a page of one");
 }
@@ -139,7 +141,6 @@ void write(const std::string& file, const Computed& x, const Selection& selectio
 // What the model is, the text in its tokens, and what follows it or is near it.
 void print_model(const Computed& x, const TerminalStyle& style) {
   print(model_text(x, style.width));
-  if (x.info.encoder_decoder() && x.generated) print("\nIt says:\n" + printable_lines(*x.generated) + "\n");
   if (!x.next.empty()) print("\n" + next_text(x));
   if (!x.nearest.empty()) print("\n" + nearest_text(x, style.width));
   if (!x.findings.empty()) print("\n" + findings_text(x, style));
@@ -174,24 +175,16 @@ void run(ModelArguments& arguments) {
   const Model model = Model::load(path, model_options(arguments.load));
   check_model(model, arguments);
   if (arguments.vary.asked()) return run_vary(model, text, arguments);
-  announce_generation(model.info(), arguments);
-  Computed x = compute(model, text, arguments);
-  const Selection selection = select(x.recording, arguments.what);
-  (void)chosen_heads(selection, arguments.what);  // what is not known of the heads is said before anything is printed
   const bool in_words = arguments.files.empty() && !arguments.what.json && !arguments.what.csv;
+  const bool writes = in_words && arguments.generate > 0;
+  if (writes) print(model.info().encoder_decoder() || arguments.chat ? "It says:\n" : "It goes on:\n");
+  Computed x = begun(
+      model, text, arguments, writes ? Told(show_at_once) : [](std::string_view) {});
+  if (writes) print("\n\n");
+  compute(model, x, arguments);
+  const Selection selection = select(x.recording, arguments.what);
+  (void)chosen_heads(selection, arguments.what);  // what is not known of the heads is said before what is
   if (in_words) print_model(x, style_of(arguments.what.form));
-  if (arguments.generate > 0 && !x.generated) {
-    if (in_words) print("\nIt goes on:\n");
-    x.generated.emplace();
-    const auto told = [&](std::string_view more) {
-      *x.generated += more;
-      if (!in_words) return;
-      print(printable_lines(more));
-      close_output();
-    };
-    x.generated_ids = generate(model, x.encoding.ids, arguments.generate, told, x.steered.edits());
-    if (in_words) print("\n");
-  }
   if (arguments.what.json) return print(to_json(x, selection, arguments.what));
   if (arguments.what.csv) return print(pictured(x) != nullptr ? findings_csv(x) : csv_of(selection, arguments.what));
   for (const std::string& file : arguments.files) write(file, x, selection, text, arguments);
@@ -221,8 +214,8 @@ void add_input(App& app, ModelArguments& arguments) {
                  "times")
       ->type_name("TEXT|FILE");
   whole_number(app.add_option("--generate", arguments.generate,
-                              "Decoders: go on with the likeliest N tokens, or to the end of what it says; of an "
-                              "encoder-decoder, as a translator, its answer"),
+                              "Decoders: go on with N tokens, or to the end of what it says, and show the text as it "
+                              "is written; of an encoder-decoder, as a translator, its answer"),
                1, 1 << 20);
   app.add_flag("--chat", arguments.chat,
                "Decoders: the text is what someone says to the model, put as its chat template has it");
@@ -234,6 +227,7 @@ void add_input(App& app, ModelArguments& arguments) {
       ->type_name("TEXT");
   add_analyses(app, arguments.analysis);
   add_vary(app, arguments.vary);
+  add_writing(app, arguments.writing);
 }
 
 void add_form(App& app, ModelArguments& arguments) {

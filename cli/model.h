@@ -18,6 +18,7 @@
 #include "cli/analyses.h"
 #include "cli/page.h"
 #include "cli/show.h"
+#include "cli/writing.h"
 
 namespace attend::cli {
 
@@ -72,8 +73,7 @@ struct Computed {
   std::vector<NextToken> next = {};      // decoders: the likeliest, falling
   std::optional<Tensor> embedding = {};  // encoders: [1,E]
   std::vector<Neighbour> nearest = {};   // of the sentences given, falling
-  std::optional<std::string> generated = {};
-  std::vector<std::int64_t> generated_ids = {};
+  std::optional<WrittenText> generated = {};
   std::vector<std::int64_t> decoder_ids = {};  // of an encoder-decoder: its decoder's text
   Steered steered = {};
   std::vector<Finding> findings = {};  // of what was asked for
@@ -110,6 +110,7 @@ struct ModelArguments {
   std::string text_file;
   std::vector<std::string> near;
   std::int64_t generate = 0;
+  WritingArguments writing;
   std::string said;
   std::vector<std::string> steer;  // "calm.gguf:0.8"
   ShowArguments what;
@@ -130,13 +131,10 @@ bool keeps_recording(const ModelArguments& arguments);
 Encoding encoded(const Model& model, std::string_view text, const std::string& name, bool chat = false);
 // Sentences are the lines of a file of that name, else the words themselves.
 std::vector<std::string> sentences(const std::vector<std::string>& given);
-// So many tokens more, or up to the longest text that the model takes. What adds to the text with each is told.
-using Told = std::function<void(std::string_view)>;
-std::vector<std::int64_t> generate(const Model& model, std::span<const std::int64_t> ids, std::int64_t most,
-                                   const Told& told, std::span<const Edit> edits = {});
-// Says what the folder asks for and generate() does not do.
-void announce_generation(const ModelInfo& info, const ModelArguments& arguments);
-Computed compute(const Model& model, const std::string& text, const ModelArguments& arguments);
+// The model and the text, and what --generate writes after it, of which each piece is told.
+Computed begun(const Model& model, const std::string& text, const ModelArguments& arguments, const Told& told);
+// All that is asked of one pass.
+void compute(const Model& model, Computed& x, const ModelArguments& arguments);
 
 // What --vary and --over ask for, in place of all of the above. Throws UsageError for what can't stand beside them.
 void check_vary(const ModelArguments& arguments);

@@ -47,41 +47,11 @@ std::vector<Neighbour> nearest(const Model& model, const Tensor& embedding, cons
   return found;
 }
 
-// What adds to a text with each new token is told. A character may take several tokens: it comes with its last.
-class Telling {
- public:
-  Telling(const Tokenizer& tokenizer, std::span<const std::int64_t> before, const Told& told)
-      : tokenizer_(tokenizer), made_(before.begin(), before.end()), told_(told) {
-    shown_ = tokenizer_.decode(made_).size();
-  }
-  void add(std::int64_t id) {
-    made_.push_back(id);
-    tell_more(false);
-  }
-  void end() { tell_more(true); }
-
- private:
-  void tell_more(bool all) {
-    const std::string text = tokenizer_.decode(made_);
-    if (!all && text.ends_with("\uFFFD")) return;
-    told_(std::string_view(text).substr(std::min(shown_, text.size())));
-    shown_ = text.size();
-  }
-
-  const Tokenizer& tokenizer_;
-  std::vector<std::int64_t> made_;
-  const Told& told_;
-  std::size_t shown_ = 0;
-};
-
 // The decoder's text: what it is said to have said, or what it says.
-std::vector<std::int64_t> decoder_text(const Model& model, Computed& x, const ModelArguments& arguments) {
+std::vector<std::int64_t> decoder_text(const Computed& x, const ModelArguments& arguments) {
   std::vector<std::int64_t> ids = first_decoder_ids(x.info);
-  if (arguments.generate > 0) {
-    x.generated.emplace();
-    x.generated_ids =
-        generate(model, x.encoding.ids, arguments.generate, [&](std::string_view more) { *x.generated += more; });
-    ids.insert(ids.end(), x.generated_ids.begin(), x.generated_ids.end());
+  if (x.generated) {
+    ids.insert(ids.end(), x.generated->ids.begin(), x.generated->ids.end());
   } else if (!arguments.said.empty()) {
     const std::vector<std::int64_t> said = x.tokenizer.encode(arguments.said, false).ids;
     ids.insert(ids.end(), said.begin(), said.end());
@@ -147,37 +117,28 @@ Steered::Steered(const std::vector<std::string>& given, const ModelInfo& info) {
   }
 }
 
-std::vector<std::int64_t> generate(const Model& model, std::span<const std::int64_t> ids, std::int64_t most,
-                                   const Told& told, std::span<const Edit> edits) {
-  const bool both = model.info().encoder_decoder();
-  Telling telling(model.tokenizer(), both ? std::span<const std::int64_t>() : ids, told);
-  const auto add = [&](std::int64_t id) {
-    telling.add(id);
-    return true;
-  };
-  std::vector<std::int64_t> found = model.generate(ids, {.max_new_tokens = most, .on_token = add, .edits = edits});
-  telling.end();
-  return found;
-}
-
-void announce_generation(const ModelInfo& info, const ModelArguments& x) {
-  if (x.generate > 0 && !info.not_followed.empty())
-    tell(fmt::format("attend: {} asks for {}, which is not followed: each token is the likeliest one", x.model,
-                     fmt::join(info.not_followed, ", ")));
-}
-
-Computed compute(const Model& model, const std::string& text, const ModelArguments& arguments) {
+Computed begun(const Model& model, const std::string& text, const ModelArguments& arguments, const Told& told) {
   Computed x{.info = model.info(),
              .text = text,
              .tokenizer = model.tokenizer(),
              .encoding = encoded(model, text, arguments.model, arguments.chat),
-             .chat = arguments.chat};
-  if (x.info.encoder_decoder()) x.decoder_ids = decoder_text(model, x, arguments);
+             .chat = arguments.chat,
+             .steered = Steered(arguments.steer, model.info())};
+  if (arguments.generate > 0) {
+    announce_generation(x.info, arguments.model);
+    GenerateOptions options = generate_options(arguments.writing, x.tokenizer);
+    options.max_new_tokens = arguments.generate, options.edits = x.steered.edits();
+    x.generated = write_text(model, x.encoding.ids, options, told);
+  }
+  if (x.info.encoder_decoder()) x.decoder_ids = decoder_text(x, arguments);
+  return x;
+}
+
+void compute(const Model& model, Computed& x, const ModelArguments& arguments) {
   const RecordOptions options{.keep_qk = keeps_recording(arguments) && arguments.keep != "summary",
                               .key_sizes = arguments.what.by == "norm"};
   announce(x.info, std::ssize(x.encoding.ids), options);
   Recorder recorder(options);
-  x.steered = Steered(arguments.steer, x.info);
   PassOptions asked{.edits = x.steered.edits(), .recorder = &recorder, .next = x.info.decoder() ? 10 : 0};
   const std::vector<Keep> keep = places_of(arguments);
   asked.keep = keep;
@@ -198,7 +159,6 @@ Computed compute(const Model& model, const std::string& text, const ModelArgumen
   x.recording.model = arguments.model;
   if (x.embedding) x.nearest = nearest(model, *x.embedding, arguments);
   for (const Analysis* each : analyses) x.findings.push_back(each->find(question, asked, pass));
-  return x;
 }
 
 }  // namespace attend::cli

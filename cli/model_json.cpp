@@ -19,7 +19,7 @@ std::string to_json(const Computed& x, const Selection& selection, const ShowArg
   if (x.info.encoder_decoder())
     report["decoder_tokens"] = x.recording.decoder_tokens[0], report["decoder_ids"] = x.decoder_ids;
   if (x.info.decoder()) report["next"] = Json::parse(attend::to_json(x.next));
-  if (x.generated) report["generated"] = {{"ids", x.generated_ids}, {"text", *x.generated}};
+  if (x.generated) report["generated"] = {{"ids", x.generated->ids}, {"text", x.generated->text}};
   if (x.embedding) report["embedding"] = Json::parse(attend::to_json(*x.embedding))[0];
   for (const Finding& found : x.findings) report[found.name] = Json::parse(found.json());
   for (const Neighbour& near : x.nearest)

@@ -80,10 +80,10 @@ std::vector<Command> build(App& root) {
       "attend picture w.npy --scale sqrt -o w.svg\n"
       "attend model minilm \"the cat sat on the mat because it was tired\"");
   root.add_last("--version", "Show the version");
-  return {add_explain(root), add_run(root),      add_plan(root),       add_inspect(root),  add_picture(root),
-          add_show(root),    add_model(root),    add_embed(root),      add_near(root),     add_rank(root),
-          add_match(root),   add_classify(root), add_tag(root),        add_quantize(root), add_steer(root),
-          add_lens(root),    add_class(root),    add_completion(root), add_help(root)};
+  return {add_explain(root), add_run(root),   add_plan(root),     add_inspect(root),    add_picture(root),
+          add_show(root),    add_model(root), add_chat(root),     add_embed(root),      add_near(root),
+          add_rank(root),    add_match(root), add_classify(root), add_tag(root),        add_quantize(root),
+          add_steer(root),   add_lens(root),  add_class(root),    add_completion(root), add_help(root)};
 }
 
 void declare_root(CLI::App& parser, const App& root) {

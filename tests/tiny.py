@@ -53,6 +53,15 @@ def write(folder, tokenizer=None, config=CONFIG):
     return str(folder)
 
 
+def write_chat(folder, tokenizer=None, longest=600):
+    """The folder, with a decoder that has a chat template, of bytes unless it has a tokenizer."""
+    size = len(WORDS) if tokenizer else 256
+    write(folder, tokenizer or bytes_tokenizer(), CONFIG | {"max_position_embeddings": longest, "vocab_size": size})
+    template = pathlib.Path(__file__).parent / "golden" / "chat" / "chatml.jinja"
+    (pathlib.Path(folder) / "chat_template.jinja").write_text(template.read_text())
+    return str(folder)
+
+
 def write_task(folder, head, labels):
     """The folder, with a model that has a head for "SequenceClassification" or "TokenClassification" in place of words."""
     folder = pathlib.Path(write(folder))

@@ -18,6 +18,7 @@
 #ifndef ATTEND_WITHOUT_MODELS
 #include "attend/analysis.h"
 #include "attend/answer_trace.h"
+#include "attend/chat.h"
 #include "attend/circuits.h"
 #include "attend/composition.h"
 #include "attend/features.h"

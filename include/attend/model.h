@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "attend/api.h"
+#include "attend/generation.h"
 #include "attend/model_call.h"
 #include "attend/model_info.h"
 #include "attend/quantized.h"
@@ -38,18 +39,20 @@ struct ATTEND_API ModelOptions {
   Activations activations = Activations::exact;
 };
 
-// The next token is the likeliest one, or drawn: softmax(logits / temperature) of the top_k likeliest, of which the
-// fewest are kept that have top_p of the probability together (Holtzman et al. 2020).
 struct ATTEND_API GenerateOptions {
   std::int64_t max_new_tokens = 64;
-  double temperature = 0;  // 0: the likeliest
-  std::int64_t top_k = 0;  // 0: all
-  double top_p = 1;
-  std::uint64_t seed = 0;
+  GenerationSettings settings = {};                   // {.temperature = 0.8, .top_p = 0.95}
+  std::uint64_t seed = 0;                             // of what is drawn
   std::optional<std::vector<std::int64_t>> end = {};  // ids that end the text; default: ModelInfo::end
   std::function<bool(std::int64_t)> on_token = {};    // called with each new id; false ends the text there
   std::function<bool(std::int64_t prompt, std::int64_t id)> on_token_of = {};  // the same, of several prompts
-  Recorder* recorder = nullptr;                                                // as ModelCall's; must grow
+  // Called with what each token adds to the text, once it can't change: a character that takes several tokens comes
+  // with its last, and what may begin a stop string comes when it is none. false ends the text there.
+  std::function<bool(std::string_view)> on_text = {};
+  // What it has read of the prompt's beginning is not computed again; what it has beyond is dropped. Afterwards it has
+  // read all but the last token. Of decoders alone.
+  ModelCache* cache = nullptr;
+  Recorder* recorder = nullptr;  // as ModelCall's; must grow
   // Of all tokens: with values of one row; those with rows, of the prompt's alone.
   std::span<const Edit> edits = {};
   std::span<const Knockout> knockouts = {};  // of each pass
@@ -153,7 +156,8 @@ class ATTEND_API Model {
   // for encoders, bad_dtype.
   ModelCache cache(std::optional<DType> dtype = {}) const;
   // The ids that follow, up to info().longest, without the one that ends them; of an encoder-decoder those of the
-  // decoder's text, which begins with info().start. Throws bad_value as forward() does.
+  // decoder's text, which begins with info().start. A text that a stop string ended has its ids. Throws bad_value as
+  // forward() does, and for settings out of their ranges.
   std::vector<std::int64_t> generate(std::span<const std::int64_t> ids, const GenerateOptions& options = {}) const;
   std::vector<std::int64_t> generate(std::span<const std::int32_t> ids, const GenerateOptions& options = {}) const {
     return generate(std::vector<std::int64_t>(ids.begin(), ids.end()), options);
@@ -162,11 +166,17 @@ class ATTEND_API Model {
                                      const GenerateOptions& options = {}) const {
     return generate(std::span(ids.begin(), ids.size()), options);
   }
-  // The text that follows.
+  // The num_return_sequences texts that follow: of beams those with the best scores, the best one first; else each as
+  // generate() draws it, by seed, seed + 1 and so on. generate() gives the first. Of beams, on_token and on_text are
+  // told of that when it is known, and a recorder, an observer and a cache are refused.
+  std::vector<GeneratedSequence> generate_sequences(std::span<const std::int64_t> ids,
+                                                    const GenerateOptions& options = {}) const;
+  std::vector<GeneratedSequence> generate_sequences(std::string_view text, const GenerateOptions& options = {}) const;
+  // The text that follows, without the stop string that ended it.
   std::string generate(std::string_view text, const GenerateOptions& options = {}) const;
   // Of several prompts, of any lengths, what follows each: prompt n has what generate() gives it alone, by seed + n.
-  // Up to 32 grow in each pass; where one ends, the next comes in. Throws bad_value for a recorder, on_token, and edits
-  // that have rows or set values.
+  // Up to 32 grow in each pass; where one ends, the next comes in. Throws bad_value for a recorder, on_token, on_text,
+  // a cache, and edits that have rows or set values.
   std::vector<std::vector<std::int64_t>> generate(std::span<const std::vector<std::int64_t>> prompts,
                                                   const GenerateOptions& options = {}) const;
   std::vector<std::string> generate(std::span<const std::string_view> texts, const GenerateOptions& options = {}) const;

@@ -14,6 +14,7 @@
 
 #include "attend/api.h"
 #include "attend/dtype.h"
+#include "attend/generation.h"
 #include "attend/quantized.h"
 
 namespace attend::inline v0 {
@@ -66,11 +67,8 @@ struct ATTEND_API ModelInfo {
   std::int64_t encoder_layers = 0, encoder_heads = 0, encoder_head_size = 0, encoder_mlp_size = 0;
   std::int64_t encoder_vocabulary = 0;
   std::int64_t start = -1;  // the id that its decoder's text begins with
-  // What its generation_config.json says besides: an id that a text of one token, as an encoder-decoder's start, goes
-  // on with (forced_bos_token_id), an id that comes last where max_new_tokens are reached (forced_eos_token_id), ids
-  // that never come (suppress_tokens, bad_words_ids), and, such as "num_beams 4", what generate() does not follow.
-  std::optional<std::int64_t> first = {}, last = {};
-  std::vector<std::int64_t> never = {};
+  // What its generation_config.json says besides, and, such as "num_beams 4", what of it generate() does not follow.
+  GenerationSettings generation = {};
   std::vector<std::string> not_followed = {};
   std::int64_t parameters = 0;  // how many numbers its weights are, embeddings shared with the output counted once
   DType dtype = DType::f32;     // that it computes in

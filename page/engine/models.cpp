@@ -172,8 +172,9 @@ void grow(Request& request) {
          model().info().type);
   take_text(request);
   GenerateOptions options{.max_new_tokens = INT64_MAX};
-  request.take("temperature", options.temperature), request.take("top_k", options.top_k);
-  request.take("top_p", options.top_p), request.take("seed", options.seed);
+  GenerationSettings& settings = options.settings;
+  request.take("temperature", settings.temperature), request.take("top_k", settings.top_k);
+  request.take("top_p", settings.top_p), request.take("seed", options.seed);
   std::int64_t top = 10;
   request.take("top", top);
   request.end();

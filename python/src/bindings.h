@@ -20,6 +20,7 @@ void bind_look(nanobind::module_& module);
 void bind_pages(nanobind::module_& module);
 void bind_tokenizer(nanobind::module_& module);
 void bind_model(nanobind::module_& module);
+void bind_chat(nanobind::module_& module);
 void bind_quantize(nanobind::module_& module);
 void bind_ring(nanobind::module_& module);
 void bind_threads(nanobind::module_& module);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "call.h"
+#include "generation.h"
 #include "model.h"
 #include "text.h"
 
@@ -17,24 +18,8 @@ namespace {
 
 constexpr const char* generate_function = "Model.generate";
 
-nb::object id_array(std::span<const std::int64_t> numbers) {
-  Tensor out({std::ssize(numbers)}, DType::i64);
-  std::ranges::copy(numbers, out.data<std::int64_t>());
-  return to_python({}, out);
-}
-
-// on_token with what it is called with; its result counts where it is False.
-template <class... Told>
-std::function<bool(Told...)> teller(nb::handle on_token) {
-  if (on_token.is_none()) return {};
-  if (!PyCallable_Check(on_token.ptr())) {
-    throw nb::type_error(
-        (std::string(generate_function) + ": on_token: expected a function, got " + repr_of(on_token)).c_str());
-  }
-  return [on_token](Told... told) {
-    const WithGil gil;
-    return !on_token(told...).is(nb::bool_(false));
-  };
+void check_function(const char* function, const char* name, nb::handle given) {
+  if (!PyCallable_Check(given.ptr())) refuse(function, name, "a function", given);
 }
 
 // Whether it has elements: a text, a list, an array of a dimension or more.
@@ -76,26 +61,53 @@ nb::object generate_several(const Loaded& self, const nb::list& prompts, const G
   return made;
 }
 
-nb::object generate(const Loaded& self, nb::handle ids, std::int64_t max_new_tokens, double temperature,
-                    std::int64_t top_k, double top_p, std::uint64_t seed, nb::handle end, nb::handle on_token,
-                    nb::handle edits, nb::handle keep, nb::handle observe) {
+// num_return_sequences of one prompt: a list of texts, or of ids.
+nb::object generate_sequences(const Loaded& self, nb::handle ids, const GenerateOptions& options) {
+  constexpr const char* function = generate_function;
+  const bool of_text = nb::isinstance<nb::str>(ids);
+  std::vector<GeneratedSequence> sequences;
+  if (of_text) {
+    const std::string text = text_of(ids);
+    (void)self.tokenizer(function);
+    sequences = call(function, [&] { return self.model.generate_sequences(text, options); });
+  } else {
+    const std::vector<std::int64_t> prompt = list_of(read_integers(function, "ids", ids));
+    sequences =
+        call(function, [&] { return self.model.generate_sequences(std::span<const std::int64_t>(prompt), options); });
+  }
+  nb::list made;
+  for (const GeneratedSequence& each : sequences) made.append(of_text ? nb::cast(each.text) : id_array(each.ids));
+  return made;
+}
+
+nb::object generate(const Loaded& self, nb::handle ids, std::int64_t max_new_tokens, std::uint64_t seed, nb::handle end,
+                    nb::handle on_token, nb::handle on_text, nb::handle cache, nb::handle edits, nb::handle keep,
+                    nb::handle observe, const nb::kwargs& settings) {
   constexpr const char* function = generate_function;
   const Edits changed(function, edits);
   Watching watching(function, self.model.info(), keep, observe);
+  const Caches caches(function, in_list(function, cache));
   GenerateOptions options = {.max_new_tokens = max_new_tokens,
-                             .temperature = temperature,
-                             .top_k = top_k,
-                             .top_p = top_p,
+                             .settings = read_settings(function, settings),
                              .seed = seed,
+                             .on_text = text_teller(function, on_text),
+                             .cache = caches.get().empty() ? nullptr : caches.get()[0],
                              .edits = changed.get(),
                              .knockouts = changed.knockouts(),
                              .observe = watching.observer()};
   if (!end.is_none()) options.end = list_of(read_integers(function, "end", end));
   if (const auto prompts = read_several(ids)) {
-    options.on_token_of = teller<std::int64_t, std::int64_t>(on_token);
+    if (!on_token.is_none()) {
+      check_function(function, "on_token", on_token);
+      options.on_token_of = [on_token](std::int64_t prompt, std::int64_t id) {
+        const WithGil gil;
+        return !on_token(prompt, id).is(nb::bool_(false));
+      };
+    }
     return generate_several(self, *prompts, options);
   }
-  options.on_token = teller<std::int64_t>(on_token);
+  options.on_token = token_teller(function, on_token);
+  if (options.settings.num_return_sequences.value_or(1) > 1) return generate_sequences(self, ids, options);
   if (!nb::isinstance<nb::str>(ids)) {
     const std::vector<std::int64_t> prompt = list_of(read_integers(function, "ids", ids));
     return watching.with_kept(
@@ -107,40 +119,56 @@ nb::object generate(const Loaded& self, nb::handle ids, std::int64_t max_new_tok
 }
 
 constexpr const char* generate_doc =
-    R"(The ids that follow ids [N], without the one that ends them: [n] int64. Of a text, the text. Of a list
-of texts or of ids, the list of what follows each: all grow in one pass a step, up to 32 at once, each to its own end.
+    R"(The ids that follow ids [N], without the one that ends them: [n] int64. Of a text, the text without the stop string
+that ended it. Of a list of texts or of ids, the list of what follows each: all grow in one pass a step, up to 32 at once,
+each to its own end.
 
 Of an encoder-decoder ids are its encoder's, and those of its decoder, after info.start, are given.
-The likeliest token each time, with temperature 0; or one that is drawn by seed from softmax(logits / temperature): of the
-top_k likeliest (0: all), and of these of the fewest that have top_p of the probability together. end: the ids that end the
-text; None: info.end. on_token is called with each new id, and where it gives False, the text ends there. Of a list,
-prompt n has what generate() gives it alone, by seed + n, and on_token is called with n and the id. An edit without rows is of
-every token, one with rows of the prompt, which is one then. keep and observe as in forward(), of one prompt: (text, kept), the
-rows of the prompt and one of each new token but the last.
+
+The settings have the names and the meaning of Transformers' GenerationConfig. What is not given is as the folder's
+generation_config.json says: info.generation. Without either, the likeliest token is taken each time.
+- temperature: 0 takes the likeliest token, above 0 one is drawn by seed from softmax(logits / temperature), of which top_k,
+  top_p and min_p keep a part, in this order
+- sequence_bias {(id, ...): number}, repetition_penalty, no_repeat_ngram_size, bad_words_ids, min_length, min_new_tokens,
+  suppress_tokens, begin_suppress_tokens, forced_bos_token_id and forced_eos_token_id change the logits before that
+- stop_strings: the text ends with the token that completes one of these
+- num_beams above 1 keeps that many texts, those with the largest sums of log probabilities; length_penalty and early_stopping
+  (True, False or 'never') are of these
+- num_return_sequences above 1 gives a list of texts or of ids: the best of beams, or as many draws, by seed, seed + 1, ...
+
+end: the ids that end the text; None: info.end. on_token is called with each new id, on_text with what each adds to the text
+once it can't change; where one gives False, the text ends there. cache: a ModelCache. What it has read of the prompt's
+beginning is not computed again; then it has read all but the last token, so that a conversation goes on with the whole text
+and the same cache. Of a list, prompt n has what generate() gives it alone, by seed + n, on_token is called with n and the id,
+and on_text and cache are refused. An edit without rows is of every token, one with rows of the prompt, which is one then. keep
+and observe as in forward(), of one prompt: (text, kept), the rows of the prompt and one of each new token but the last.
 
 >>> import attend
 >>> model = attend.Model.load("tiny")
 >>> more = model.generate([[1, 2, 3], [4]], max_new_tokens=5)
 >>> bool((more[1] == model.generate([4], max_new_tokens=5)).all())
+True
+>>> drawn = model.generate([1, 2, 3], max_new_tokens=5, temperature=0.8, top_p=0.9, seed=1)
+>>> bool((drawn == model.generate([1, 2, 3], max_new_tokens=5, temperature=0.8, top_p=0.9, seed=1)).all())
 True)";
 
 // What goes in says what comes out; the last has all, for help() and inspect.
 std::string generate_signature() {
   const std::string places = "Sequence[str | tuple[str, int]]", arrays = ", dict[Any, numpy.ndarray]]";
-  const auto one = [&](const std::string& ids, const std::string& result, const std::string& keep = "None = None",
-                       const std::string& star = "") {
+  const auto one = [&](const std::string& ids, const std::string& result, const std::string& keep = "None = None") {
     return "def generate(self, ids: " + ids +
-           ", max_new_tokens: int = 64, temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0, "
-           "end: Ids | None = None, on_token: Callable[..., object] | None = None" +
-           given_edits + star + ", keep: " + keep +
-           ", observe: Callable[[str, int, numpy.ndarray], object] | None = None) -> " + result;
+           ", max_new_tokens: int = 64, *, seed: int = 0, end: Ids | None = None, "
+           "on_token: Callable[..., object] | None = None, on_text: Callable[[str], object] | None = None, "
+           "cache: ModelCache | None = None" +
+           given_edits + ", keep: " + keep + ", observe: Callable[[str, int, numpy.ndarray], object] | None = None" +
+           settings_signature() + ") -> " + result;
   };
   const std::string texts = "list[str] | tuple[str, ...]", several = "Sequence[Sequence[int] | numpy.ndarray]";
   const std::string of_ids = "tuple[numpy.ndarray" + arrays, of_text = "tuple[str" + arrays;
   std::string all;
   for (const std::string& each :
        {one("str", "str"), one(texts, "list[str]"), one("Ids", "numpy.ndarray"), one(several, "list[numpy.ndarray]"),
-        one("str", of_text, places, ", *"), one("Ids", of_ids, places, ", *")})
+        one("str", of_text, places), one("Ids", of_ids, places)})
     all += "@overload\n" + each + ": ...\n";
   return all + one("str | " + texts + " | Ids | " + several,
                    "str | list[str] | numpy.ndarray | list[numpy.ndarray] | " + of_text + " | " + of_ids,
@@ -148,6 +176,29 @@ std::string generate_signature() {
 }
 
 }  // namespace
+
+nb::object id_array(std::span<const std::int64_t> numbers) {
+  Tensor out({std::ssize(numbers)}, DType::i64);
+  std::ranges::copy(numbers, out.data<std::int64_t>());
+  return to_python({}, out);
+}
+
+std::function<bool(std::int64_t)> token_teller(const char* function, nb::handle on_token) {
+  if (on_token.is_none()) return {};
+  check_function(function, "on_token", on_token);
+  return [on_token](std::int64_t id) {
+    const WithGil gil;
+    return !on_token(id).is(nb::bool_(false));
+  };
+}
+std::function<bool(std::string_view)> text_teller(const char* function, nb::handle on_text) {
+  if (on_text.is_none()) return {};
+  check_function(function, "on_text", on_text);
+  return [on_text](std::string_view more) {
+    const WithGil gil;
+    return !on_text(nb::str(more.data(), more.size())).is(nb::bool_(false));
+  };
+}
 
 std::optional<nb::list> read_several(nb::handle given) {
   if (nb::isinstance<nb::str>(given) || nb::isinstance<nb::bytes>(given) || PyAnySet_Check(given.ptr()) ||
@@ -160,10 +211,10 @@ std::optional<nb::list> read_several(nb::handle given) {
 }
 
 void bind_model_generate(nb::class_<Loaded>& model) {
-  model.def("generate", &generate, nb::arg("ids"), nb::arg("max_new_tokens") = 64, nb::arg("temperature") = 0.0,
-            nb::arg("top_k") = 0, nb::arg("top_p") = 1.0, nb::arg("seed") = 0, nb::arg("end") = nb::none(),
-            nb::arg("on_token") = nb::none(), nb::arg("edits") = nb::none(), nb::arg("keep") = nb::none(),
-            nb::arg("observe") = nb::none(), nb::sig(generate_signature().c_str()), generate_doc);
+  model.def("generate", &generate, nb::arg("ids"), nb::arg("max_new_tokens") = 64, nb::kw_only(), nb::arg("seed") = 0,
+            nb::arg("end") = nb::none(), nb::arg("on_token") = nb::none(), nb::arg("on_text") = nb::none(),
+            nb::arg("cache") = nb::none(), nb::arg("edits") = nb::none(), nb::arg("keep") = nb::none(),
+            nb::arg("observe") = nb::none(), nb::arg("settings"), nb::sig(generate_signature().c_str()), generate_doc);
 }
 
 }  // namespace attend::python

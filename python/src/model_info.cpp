@@ -7,6 +7,7 @@
 #include <string>
 
 #include "dtypes.h"
+#include "generation.h"
 #include "model.h"
 #include "pickle.h"
 
@@ -60,12 +61,10 @@ void bind_model_info(nb::module_& m) {
               "of its matrices as they are computed with: of quantized ones, unless load() was given a dtype, those of "
               "the file; of those that int8 activations round, 34 for 32 numbers")
       .def_ro("end", &ModelInfo::end, "the ids that end a text; none for encoders")
-      .def_ro(
-          "first", &ModelInfo::first,
-          "the id that a text of one token, as an encoder-decoder's start, goes on with (forced_bos_token_id), or None")
-      .def_ro("last", &ModelInfo::last,
-              "the id that comes last where max_new_tokens are reached (forced_eos_token_id), or None")
-      .def_ro("never", &ModelInfo::never, "ids that generate() never gives (suppress_tokens, bad_words_ids)")
+      .def_prop_ro(
+          "generation", [](const ModelInfo& self) { return settings_dict(self.generation); },
+          nb::sig("def generation(self) -> dict[str, Any]"),
+          "the settings of generate() that generation_config.json says, by name")
       .def_ro("not_followed", &ModelInfo::not_followed,
               "what of generation_config.json generate() does not follow, such as 'num_beams 4'")
       .def_prop_ro(

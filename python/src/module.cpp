@@ -66,6 +66,7 @@ NB_MODULE(_core, m) {
   attend::python::bind_pages(m);
   attend::python::bind_tokenizer(m);
   attend::python::bind_model(m);
+  attend::python::bind_chat(m);
   attend::python::bind_quantize(m);
   attend::python::bind_ring(m);
   attend::python::bind_threads(m);

@@ -26,6 +26,8 @@ void check_for_several(const GenerateOptions& options) {
   if (options.on_token)
     fail(ErrorCode::bad_value, generate_function,
          "on_token is of one prompt, and there are several: on_token_of is told which");
+  if (options.on_text) fail(ErrorCode::bad_value, generate_function, "on_text is of one prompt, and there are several");
+  if (options.cache) fail(ErrorCode::bad_value, generate_function, "a cache is of one prompt, and there are several");
   for (const Edit& edit : options.edits)
     if (edit.rows)
       fail(ErrorCode::bad_value, generate_function, "an edit of rows is of one prompt, and there are several");
@@ -42,22 +44,29 @@ void check_prompt(const std::string& name, std::span<const std::int64_t> ids, co
 // All prompts, each to its own end.
 class Generation {
  public:
-  Generation(const Model& model, std::span<const Ids> prompts, const GenerateOptions& options)
-      : writer_(model, options), prompts_(prompts), made_(prompts.size()) {}
+  Generation(const models::Writer& writer, const GenerateOptions& options, std::span<const Ids> prompts)
+      : writer_(writer), options_(options), prompts_(prompts), made_(prompts.size()) {}
 
-  std::vector<Ids> run() {
+  std::vector<models::Written> run() {
     for (take_in(); !texts_.empty(); take_in()) {
       const std::vector<models::Growing*> pass = next_pass();
-      const Ids chosen = writer_.choose(pass, writer_.read(pass));
+      Tensor logits = writer_.read(pass);
+      writer_.process(pass, logits);
+      const Ids chosen = writer_.choose(pass, logits);
       for (std::size_t n = 0; n < pass.size(); ++n) writer_.write(*pass[n], chosen[n]);
       for (models::Growing& text : texts_)
-        if (text.ended) made_[static_cast<std::size_t>(text.number)] = std::move(text.made);
+        if (text.ended) finish(text);
       std::erase_if(texts_, [](const models::Growing& text) { return text.ended; });
     }
     return std::move(made_);
   }
 
  private:
+  void finish(models::Growing& text) {
+    made_[static_cast<std::size_t>(text.number)] = {std::move(text.made), text.words ? text.words->cut() : 0};
+    if (options_.cache) *options_.cache = std::move(text.cache);
+  }
+
   void take_in() {
     for (; taken_ < prompts_.size() && texts_.size() < most_at_once; ++taken_)
       texts_.push_back(writer_.begin(static_cast<std::int64_t>(taken_), prompts_[taken_]));
@@ -69,8 +78,8 @@ class Generation {
     std::int64_t tokens = 0;
     for (models::Growing& text : texts_) {
       growing.push_back(&text);
-      if (text.cache.length() > 0) continue;
-      const std::int64_t count = std::ssize(text.prompt) + std::ssize(text.made);
+      if (!text.reads()) continue;
+      const std::int64_t count = std::ssize(text.prompt) + std::ssize(text.made) - text.cache.length();
       if (!reading.empty() && tokens + count > pass_tokens) continue;
       reading.push_back(&text);
       tokens += count;
@@ -78,27 +87,87 @@ class Generation {
     return reading.empty() ? growing : reading;
   }
 
-  const models::Writer writer_;
+  const models::Writer& writer_;
+  const GenerateOptions& options_;
   std::span<const Ids> prompts_;
   std::vector<models::Growing> texts_;
   std::size_t taken_ = 0;  // of the prompts
-  std::vector<Ids> made_;
+  std::vector<models::Written> made_;
 };
+
+std::vector<Ids> ids_of(std::vector<models::Written> all) {
+  std::vector<Ids> ids;
+  ids.reserve(all.size());
+  for (models::Written& each : all) ids.push_back(std::move(each.ids));
+  return ids;
+}
+
+// Of beams, who listens is told when the best text is known.
+void tell_of(const Model& model, std::span<const std::int64_t> prompt, const models::Written& best,
+             const GenerateOptions& options) {
+  bool goes_on = true;
+  for (std::size_t n = 0; n < best.ids.size() && goes_on && options.on_token; ++n)
+    goes_on = options.on_token(best.ids[n]);
+  if (goes_on && options.on_text) options.on_text(models::continuation(model, prompt, best));
+}
+
+std::vector<models::Written> best_of_beams(const Model& model, const models::Writer& writer,
+                                           std::span<const Ids> prompts, const GenerateOptions& options) {
+  if (options.recorder || options.observe || options.cache)
+    fail(ErrorCode::bad_value, generate_function, "{} is of one text, and beams are {}",
+         options.recorder  ? "a recorder"
+         : options.observe ? "an observer"
+                           : "a cache",
+         writer.settings().num_beams);
+  std::vector<models::Written> all;
+  for (std::size_t n = 0; n < prompts.size(); ++n) {
+    all.push_back(std::move(models::search_beams(writer, prompts[n])[0]));
+    tell_of(model, prompts[n], all.back(), options);
+    for (const std::int64_t id : all.back().ids)
+      if (options.on_token_of && !options.on_token_of(static_cast<std::int64_t>(n), id)) break;
+  }
+  return all;
+}
 
 }  // namespace
 
+std::vector<models::Written> models::generate_all(const Model& model, std::span<const Ids> prompts,
+                                                  const GenerateOptions& options) {
+  const Writer writer(model, options);
+  if (prompts.size() > 1) {
+    check_for_several(options);
+    for (std::size_t n = 0; n < prompts.size(); ++n)
+      check_prompt(fmt::format("prompts[{}]", n), prompts[n], model.info());
+  }
+  if (options.max_new_tokens == 0) return std::vector<Written>(prompts.size());
+  if (writer.settings().num_beams > 1) return best_of_beams(model, writer, prompts, options);
+  return Generation(writer, options, prompts).run();
+}
+
+std::vector<models::Written> models::generate_sequences(const Model& model, const Ids& prompt,
+                                                        const GenerateOptions& options) {
+  const Writer writer(model, options);
+  if (options.max_new_tokens > 0 && writer.settings().num_beams > 1) return search_beams(writer, prompt);
+  const std::vector<Ids> prompts(static_cast<std::size_t>(writer.settings().num_return_sequences), prompt);
+  return generate_all(model, prompts, options);
+}
+
+std::vector<GeneratedSequence> Model::generate_sequences(std::span<const std::int64_t> ids,
+                                                         const GenerateOptions& options) const {
+  std::vector<GeneratedSequence> sequences;
+  for (models::Written& each : models::generate_sequences(*this, {ids.begin(), ids.end()}, options))
+    sequences.push_back({.ids = std::move(each.ids), .score = each.score});
+  return sequences;
+}
+
 std::vector<std::int64_t> Model::generate(std::span<const std::int64_t> ids, const GenerateOptions& options) const {
   const std::vector<Ids> prompts{{ids.begin(), ids.end()}};
-  Generation one(*this, prompts, options);
-  return options.max_new_tokens == 0 ? Ids() : one.run()[0];
+  return std::move(models::generate_all(*this, prompts, options)[0].ids);
 }
 
 std::vector<std::vector<std::int64_t>> Model::generate(std::span<const std::vector<std::int64_t>> prompts,
                                                        const GenerateOptions& options) const {
-  Generation all(*this, prompts, options);
-  if (prompts.size() > 1) check_for_several(options);
-  for (std::size_t n = 0; n < prompts.size(); ++n) check_prompt(fmt::format("prompts[{}]", n), prompts[n], info());
-  return options.max_new_tokens == 0 ? std::vector<Ids>(prompts.size()) : all.run();
+  return ids_of(models::generate_all(*this, prompts, options));
 }
 
 }  // namespace attend::inline v0

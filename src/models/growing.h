@@ -8,6 +8,8 @@
 
 #include "models/model.h"
 #include "models/sampling.h"
+#include "models/settings.h"
+#include "models/written_text.h"
 
 namespace attend::inline v0::models {
 
@@ -16,13 +18,16 @@ struct Growing {
   std::int64_t number = 0;               // of its prompt
   std::span<const std::int64_t> prompt;  // of an encoder-decoder its encoder's text
   std::vector<std::int64_t> start;       // of an encoder-decoder what its decoder's text begins with
-  ModelCache cache;                      // empty: the next pass reads all of the text
+  ModelCache cache;                      // the next pass reads what it has not read of the text
   Sampler sampler;
+  std::optional<WrittenText> words = {};  // where the text is shown, or a stop string may end it
   std::vector<std::int64_t> made = {};
   bool ended = false;
+  bool hushed = false;  // on_text wants no more of it
 
-  // Tokens of the stack that writes.
-  std::int64_t length() const { return std::ssize(start.empty() ? prompt : start) + std::ssize(made); }
+  // Of the stack that writes: its text, and whether the next pass reads more than the last token.
+  std::vector<std::int64_t> text() const;
+  bool reads() const { return made.empty() || cache.length() == 0; }
 };
 
 // What the text of an encoder-decoder's decoder begins with; of other models nothing. Throws bad_value where
@@ -35,23 +40,47 @@ class Writer {
   Writer(const Model& model, const GenerateOptions& options);
 
   Growing begin(std::int64_t number, std::span<const std::int64_t> prompt) const;
-  // One pass over all of these texts, or, where it has been read before, over the last token of each: the logits of
-  // what comes next [texts,vocabulary], -infinity for tokens that never come.
+  // One pass over what was not read of these texts, all of which reads() or none: the logits of what comes next
+  // [texts,vocabulary], before and after the settings had their say.
   Tensor read(std::span<Growing* const> texts) const;
-  // What each text goes on with, by the logits that read() gave of it, or where the model says so, by its place.
+  void process(std::span<Growing* const> texts, Tensor& logits) const;
+  // What each text goes on with, by its logits.
   std::vector<std::int64_t> choose(std::span<Growing* const> texts, const Tensor& logits) const;
   // Whether the token is in the text: not where it ends it. Says in text.ended whether another one follows.
   bool write(Growing& text, std::int64_t token) const;
+  bool is_end(std::int64_t token) const;
+  // Called with a text that goes on: where the model's next token needs all before it computed again, it will be.
+  void keep_up(Growing& text) const;
+
+  const GenerateOptions& options() const { return options_; }
+  const Settings& settings() const { return settings_; }
+  const ModelInfo& info() const { return info_; }
+  std::span<const std::int64_t> ends() const { return options_.end ? *options_.end : info_.end; }
 
  private:
-  std::optional<std::int64_t> forced(const Growing& text) const;
-  void read_again(Growing& text) const;
+  bool tell(Growing& text, std::int64_t token) const;
 
   const Model& model_;
   const ModelInfo& info_;
   const GenerateOptions& options_;
+  Settings settings_;
   std::int64_t again_;         // after how many tokens a text is computed again from its beginning; 0: never
   std::vector<Edit> lasting_;  // the edits of every token
 };
+
+// What generate() wrote after a prompt, and how many bytes of the whole text, up to its end, a stop string takes.
+struct Written {
+  std::vector<std::int64_t> ids = {};
+  std::size_t cut = 0;
+  double score = 0;
+};
+std::vector<Written> generate_all(const Model& model, std::span<const std::vector<std::int64_t>> prompts,
+                                  const GenerateOptions& options);
+std::vector<Written> generate_sequences(const Model& model, const std::vector<std::int64_t>& prompt,
+                                        const GenerateOptions& options);
+// As text, without the stop string.
+std::string continuation(const Model& model, std::span<const std::int64_t> prompt, const Written& written);
+// The num_return_sequences best texts after one prompt.
+std::vector<Written> search_beams(const Writer& writer, std::span<const std::int64_t> prompt);
 
 }  // namespace attend::inline v0::models

@@ -2,100 +2,141 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numeric>
 
-#include "core/message.h"
+#include "models/logits.h"
 
 namespace attend::inline v0::models {
 
 namespace {
 
-constexpr const char* sampling_function = "Model.generate";
-
-// Ids, the likeliest first, sorted as far as they are asked for: of a vocabulary few are.
+// Ids, the likeliest first, sorted as far as they are asked for: of a vocabulary few are. What is among the first n has
+// at least the n-th largest of the largest logits of pieces, so that few logits are looked at twice.
 class Ranking {
  public:
-  explicit Ranking(std::span<const float> logits) : logits_(logits), ids_(logits.size()) {
-    std::iota(ids_.begin(), ids_.end(), std::int64_t{0});
+  explicit Ranking(std::span<const float> logits) : logits_(logits), largest_((logits.size() + piece - 1) / piece) {
+    for (std::size_t n = 0; n < largest_.size(); ++n) {
+      const std::span<const float> some = part(n);
+      largest_[n] = *std::max_element(some.begin(), some.end());
+    }
   }
 
   std::int64_t operator[](std::size_t n) {
-    while (n >= sorted_) sort_more();
+    while (n >= ids_.size()) sort_more();
     return ids_[n];
   }
 
  private:
+  static constexpr std::size_t piece = 64;
+
+  std::span<const float> part(std::size_t n) const {
+    return logits_.subspan(n * piece, std::min(piece, logits_.size() - n * piece));
+  }
+
   void sort_more() {
-    const auto before = [&](std::int64_t a, std::int64_t b) {
+    const std::size_t count = std::max<std::size_t>(64, 4 * ids_.size());
+    float least = -std::numeric_limits<float>::infinity();
+    if (count <= largest_.size()) {
+      std::vector<float> largest = largest_;
+      const auto nth = largest.begin() + static_cast<std::ptrdiff_t>(count - 1);
+      std::nth_element(largest.begin(), nth, largest.end(), std::greater());
+      least = *nth;
+    }
+    ids_.clear();
+    for (std::size_t n = 0; n < largest_.size(); ++n) {
+      if (largest_[n] < least) continue;
+      const std::span<const float> some = part(n);
+      for (std::size_t i = 0; i < some.size(); ++i)
+        if (some[i] >= least) ids_.push_back(static_cast<std::int64_t>(n * piece + i));
+    }
+    std::sort(ids_.begin(), ids_.end(), [&](std::int64_t a, std::int64_t b) {
       const float one = logits_[static_cast<std::size_t>(a)], other = logits_[static_cast<std::size_t>(b)];
       return one > other || (one == other && a < b);
-    };
-    const std::size_t next = std::min(ids_.size(), std::max<std::size_t>(64, 4 * sorted_));
-    const auto at = [&](std::size_t n) { return ids_.begin() + static_cast<std::ptrdiff_t>(n); };
-    std::partial_sort(at(sorted_), at(next), ids_.end(), before);
-    sorted_ = next;
+    });
   }
 
   std::span<const float> logits_;
+  std::vector<float> largest_;  // of each piece
   std::vector<std::int64_t> ids_;
-  std::size_t sorted_ = 0;
 };
-
-// Of logits of which one at least is a number: with others no order and no share is known, and a draw had no end.
-float largest_of(std::span<const float> logits) {
-  constexpr float infinity = std::numeric_limits<float>::infinity();
-  float largest = -infinity;
-  for (std::size_t n = 0; n < logits.size(); ++n) {
-    if (!(logits[n] < infinity)) {
-      fail(ErrorCode::bad_value, sampling_function, "the logit of token {} is {}: have the weights NaN or infinity?", n,
-           logits[n]);
-    }
-    largest = std::max(largest, logits[n]);
-  }
-  if (largest == -infinity) fail(ErrorCode::bad_value, sampling_function, "no token may come: every logit is -inf");
-  return largest;
-}
 
 }  // namespace
 
-void check_sampling(const GenerateOptions& options) {
-  if (options.max_new_tokens < 0)
-    fail(ErrorCode::bad_value, sampling_function, "max_new_tokens is {}, expected at least 0", options.max_new_tokens);
-  if (!(options.temperature >= 0) || !std::isfinite(options.temperature))
-    fail(ErrorCode::bad_value, sampling_function, "temperature is {}, expected a number from 0", options.temperature);
-  if (options.top_k < 0)
-    fail(ErrorCode::bad_value, sampling_function, "top_k is {}, expected at least 0", options.top_k);
-  if (!(options.top_p > 0 && options.top_p <= 1))
-    fail(ErrorCode::bad_value, sampling_function, "top_p is {}, expected a number above 0, at most 1", options.top_p);
-}
-
-Sampler::Sampler(const GenerateOptions& options, std::uint64_t seed)
-    : temperature_(options.temperature), top_p_(options.top_p), top_k_(options.top_k), generator_(seed) {}
+Sampler::Sampler(const Settings& settings, std::uint64_t seed)
+    : temperature_(settings.temperature),
+      top_p_(settings.top_p),
+      min_p_(settings.min_p),
+      top_k_(settings.top_k),
+      generator_(seed) {}
 
 std::int64_t Sampler::choose(std::span<const float> logits) {
-  const float largest = largest_of(logits);
-  if (temperature_ == 0) return std::ranges::find(logits, largest) - logits.begin();
-  const auto share = [&](std::int64_t id) {
-    return std::exp((double(logits[static_cast<std::size_t>(id)]) - double(largest)) / temperature_);
-  };
-  Ranking ranking(logits);
-  std::size_t count = top_k_ > 0 ? std::min(logits.size(), static_cast<std::size_t>(top_k_)) : logits.size();
-  double all = 0;
-  for (std::size_t n = 0; n < count; ++n) all += share(top_k_ > 0 ? ranking[n] : static_cast<std::int64_t>(n));
-  double kept = all;
-  if (top_p_ < 1) {
-    const std::size_t most = count;
-    for (kept = 0, count = 0; count < most && kept < top_p_ * all; ++count) kept += share(ranking[count]);
-  }
+  const float largest = largest_logit(logits);
+  if (temperature_ == 0) return std::find(logits.begin(), logits.end(), largest) - logits.begin();
+  const bool of_all = (top_k_ == 0 || top_k_ >= std::ssize(logits)) && top_p_ == 1 && min_p_ == 0;
+  return of_all ? draw_of_all(logits, largest) : draw_of_part(logits, largest);
+}
 
-  double left = generator_.rand({1}, DType::f64).item({0}) * kept;
-  for (std::size_t n = 0; n + 1 < count; ++n) {
-    const double own = share(ranking[n]);
-    if (left < own) return ranking[n];
+// A number from 0 to 1.
+double Sampler::uniform() {
+  return generator_.rand({1}, DType::f64).item({0});
+}
+
+// Where the shares of the tokens before it, in the order of their ids, have passed a part of all: nothing is sorted.
+std::int64_t Sampler::draw_of_all(std::span<const float> logits, float largest) {
+  constexpr std::size_t piece = 1024;
+  std::vector<double> shares;
+  for (std::size_t begin = 0; begin < logits.size(); begin += piece)
+    shares.push_back(
+        sum_of_shares(logits.subspan(begin, std::min(piece, logits.size() - begin)), largest, 1 / temperature_));
+  double left = uniform() * std::accumulate(shares.begin(), shares.end(), 0.0);
+  std::size_t in = 0;
+  while (in + 1 < shares.size() && left >= shares[in]) left -= shares[in++];
+  // Where rounding leaves a rest, the last one that may come.
+  std::size_t found = logits.size();
+  const std::size_t end = std::min(logits.size(), (in + 1) * piece);
+  for (std::size_t n = in * piece; n < end && left >= 0; ++n) {
+    const double own = share(logits[n], largest);
+    if (own > 0) found = n;
     left -= own;
   }
-  return ranking[count - 1];
+  if (found == logits.size())
+    found = static_cast<std::size_t>(std::find(logits.begin(), logits.end(), largest) - logits.begin());
+  return static_cast<std::int64_t>(found);
+}
+
+// Of the likeliest token's probability.
+double Sampler::share(float logit, float largest) const {
+  return std::exp((double(logit) - double(largest)) / temperature_);
+}
+
+// Of the tokens that top_k, top_p and min_p keep, the likeliest first.
+std::int64_t Sampler::draw_of_part(std::span<const float> logits, float largest) {
+  Ranking ranking(logits);
+  const auto logit = [&](std::size_t n) { return logits[static_cast<std::size_t>(ranking[n])]; };
+  const auto share_of = [&](std::size_t n) { return share(logit(n), largest); };
+  std::size_t count = logits.size();
+  if (top_k_ > 0 && top_k_ < std::ssize(logits)) {
+    count = static_cast<std::size_t>(top_k_);
+    const float least = logit(count - 1);
+    while (count < logits.size() && logit(count) == least) ++count;
+  }
+  if (top_p_ < 1) {
+    double all = 0;
+    if (count == logits.size()) all = sum_of_shares(logits, largest, 1 / temperature_);
+    for (std::size_t n = 0; n < count && count < logits.size(); ++n) all += share_of(n);
+    const std::size_t most = count;
+    double kept = 0;
+    for (count = 0; count < most && kept < top_p_ * all; ++count) kept += share_of(count);
+  }
+  double kept = 0;
+  std::size_t n = 0;
+  for (; n < count && (n == 0 || share_of(n) >= min_p_); ++n) kept += share_of(n);
+  count = n;
+  double left = uniform() * kept;
+  for (n = 0; n + 1 < count && left >= share_of(n); ++n) left -= share_of(n);
+  return ranking[n];
 }
 
 }  // namespace attend::inline v0::models

@@ -3,24 +3,25 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
-#include "attend/models.h"
 #include "attend/random.h"
+#include "models/settings.h"
 
 namespace attend::inline v0::models {
 
-// Throws bad_value for options outside their ranges.
-void check_sampling(const GenerateOptions& options);
-
 class Sampler {
  public:
-  Sampler(const GenerateOptions& options, std::uint64_t seed);
+  Sampler(const Settings& settings, std::uint64_t seed);
   // Throws bad_value for NaN and infinity, and where every logit is -inf: no token may come.
   std::int64_t choose(std::span<const float> logits);
 
  private:
-  double temperature_, top_p_;
+  double uniform();
+  double share(float logit, float largest) const;
+  std::int64_t draw_of_all(std::span<const float> logits, float largest);
+  std::int64_t draw_of_part(std::span<const float> logits, float largest);
+
+  double temperature_, top_p_, min_p_;
   std::int64_t top_k_;
   Generator generator_;
 };

@@ -1,6 +1,7 @@
 // Texts where ids belong: the model's own tokenizer stands between.
 #include <algorithm>
 
+#include "models/growing.h"
 #include "models/model.h"
 
 namespace attend::inline v0 {
@@ -34,23 +35,31 @@ Tensor Model::encoder_states(std::string_view text, const ModelCall& call) const
   return encoder_states(models::encoded(tokenizer(), text, info()).ids, call);
 }
 
-namespace {
-
-// What was made after ids, as text.
-std::string continuation(const Model& model, std::span<const std::int64_t> ids, std::span<const std::int64_t> made) {
+// A text that ends with a stop string has less.
+std::string models::continuation(const Model& model, std::span<const std::int64_t> ids, const Written& written) {
   const Tokenizer& tokenizer = model.tokenizer();
-  if (model.info().encoder_decoder()) return tokenizer.decode(made);
-  std::vector<std::int64_t> both(ids.begin(), ids.end());
-  both.insert(both.end(), made.begin(), made.end());
-  const std::string all = tokenizer.decode(both);
-  return all.substr(std::min(tokenizer.decode(ids).size(), all.size()));
+  const bool both = model.info().encoder_decoder();
+  std::vector<std::int64_t> all;
+  if (!both) all.assign(ids.begin(), ids.end());
+  all.insert(all.end(), written.ids.begin(), written.ids.end());
+  std::string text = tokenizer.decode(all);
+  text.resize(text.size() - std::min(written.cut, text.size()));
+  return both ? text : text.substr(std::min(tokenizer.decode(ids).size(), text.size()));
 }
 
-}  // namespace
+std::vector<GeneratedSequence> Model::generate_sequences(std::string_view text, const GenerateOptions& options) const {
+  const std::vector<std::int64_t> ids = models::encoded(tokenizer(), text, info()).ids;
+  std::vector<GeneratedSequence> sequences;
+  for (models::Written& each : models::generate_sequences(*this, ids, options)) {
+    std::string more = models::continuation(*this, ids, each);
+    sequences.push_back({.ids = std::move(each.ids), .text = std::move(more), .score = each.score});
+  }
+  return sequences;
+}
 
 std::string Model::generate(std::string_view text, const GenerateOptions& options) const {
-  const std::vector<std::int64_t> ids = models::encoded(tokenizer(), text, info()).ids;
-  return continuation(*this, ids, generate(ids, options));
+  const std::string_view texts[] = {text};
+  return std::move(generate(texts, options)[0]);
 }
 
 std::vector<std::string> Model::generate(std::span<const std::string_view> texts,
@@ -58,10 +67,10 @@ std::vector<std::string> Model::generate(std::span<const std::string_view> texts
   std::vector<std::vector<std::int64_t>> prompts;
   prompts.reserve(texts.size());
   for (const std::string_view text : texts) prompts.push_back(models::encoded(tokenizer(), text, info()).ids);
-  const std::vector<std::vector<std::int64_t>> made = generate(prompts, options);
+  const std::vector<models::Written> written = models::generate_all(*this, prompts, options);
   std::vector<std::string> more;
-  more.reserve(made.size());
-  for (std::size_t n = 0; n < made.size(); ++n) more.push_back(continuation(*this, prompts[n], made[n]));
+  more.reserve(written.size());
+  for (std::size_t n = 0; n < written.size(); ++n) more.push_back(models::continuation(*this, prompts[n], written[n]));
   return more;
 }
 

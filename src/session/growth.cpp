@@ -34,7 +34,10 @@ struct Growth::State {
 
   std::vector<models::Growing*> pass() { return {&growing}; }
   std::vector<std::int64_t>& own() { return text.decoder_ids.empty() ? text.ids : text.decoder_ids; }
-  void read() { logits = writer.read(pass()); }
+  void read() {
+    logits = writer.read(pass());
+    writer.process(pass(), logits);
+  }
 };
 
 Growth::Growth(const Model& model, ModelText text, const GenerateOptions& options)
@@ -57,6 +60,7 @@ Growth::Step Growth::step(std::optional<std::int64_t> token) {
   if (token && (*token < 0 || *token >= vocabulary))
     fail(ErrorCode::bad_value, "Growth.step", "token is {}, expected 0 to {}", *token, vocabulary - 1);
   Step step{.id = token ? *token : x.writer.choose(x.pass(), x.logits)[0]};
+  const std::optional<models::WrittenText> words = x.growing.words;
   step.written = x.writer.write(x.growing, step.id), step.ended = x.growing.ended;
   if (step.written) x.own().push_back(step.id);
   if (step.ended) return step;
@@ -64,6 +68,7 @@ Growth::Step Growth::step(std::optional<std::int64_t> token) {
     x.read();
   } catch (...) {  // the text is what it was
     x.growing.made.pop_back(), x.own().pop_back();
+    x.growing.words = words;
     throw;
   }
   return step;

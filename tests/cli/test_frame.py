@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-COMMANDS = ["explain", "run", "plan", "inspect", "picture", "show", "model", "embed", "near", "rank", "match", "classify", "tag",
+COMMANDS = ["explain", "run", "plan", "inspect", "picture", "show", "model", "chat", "embed", "near", "rank", "match", "classify", "tag",
             "quantize", "steer", "lens", "class", "completion", "help"]
 
 

@@ -346,7 +346,7 @@ def test_a_generation_is_the_likeliest_each_time(model, llama_tensors):
     assert found["generated"] == {"ids": ids[7:], "text": bytes(ids[7:]).decode(errors="replace")}
     assert found["ids"] == list(b"the cat")  # all else is of the text
     text = model("llama", "the cat", "--generate", "4")
-    assert "\nIt goes on:\n" in text
+    assert text.startswith("It goes on:\n")
     assert len(json.loads(model("llama", "the cat", "--generate", "200", "--json"))["generated"]["ids"]) <= 200
 
 

@@ -156,11 +156,11 @@ TEST(Model, Draws) {
     options.max_new_tokens = 12;
     return model.generate(ids, options);
   };
-  EXPECT_EQ(drawn({.temperature = 1, .top_k = 1}), likeliest);
-  EXPECT_EQ(drawn({.temperature = 1, .top_p = 1e-9}), likeliest);
-  EXPECT_EQ(drawn({.temperature = 1e-4}), likeliest);
-  EXPECT_EQ(drawn({.temperature = 2, .seed = 5}), drawn({.temperature = 2, .seed = 5}));
-  EXPECT_NE(drawn({.temperature = 2, .seed = 5}), drawn({.temperature = 2, .seed = 6}));
+  EXPECT_EQ(drawn({.settings = {.temperature = 1, .top_k = 1}}), likeliest);
+  EXPECT_EQ(drawn({.settings = {.temperature = 1, .top_p = 1e-9}}), likeliest);
+  EXPECT_EQ(drawn({.settings = {.temperature = 1e-4}}), likeliest);
+  EXPECT_EQ(drawn({.settings = {.temperature = 2}, .seed = 5}), drawn({.settings = {.temperature = 2}, .seed = 5}));
+  EXPECT_NE(drawn({.settings = {.temperature = 2}, .seed = 5}), drawn({.settings = {.temperature = 2}, .seed = 6}));
   const std::vector<std::int64_t> end{likeliest[4]};
   EXPECT_EQ(drawn({.end = end}).size(), std::ranges::find(likeliest, end[0]) - likeliest.begin());
   std::vector<std::int64_t> seen;
@@ -174,7 +174,7 @@ TEST(Model, Draws) {
   std::map<std::int64_t, int> counts;
   constexpr int draws = 2000;
   for (std::uint64_t seed = 0; seed < draws; ++seed)
-    ++counts[model.generate(ids, {.max_new_tokens = 1, .temperature = 2, .top_k = 3, .seed = seed})[0]];
+    ++counts[model.generate(ids, {.max_new_tokens = 1, .settings = {.temperature = 2, .top_k = 3}, .seed = seed})[0]];
   EXPECT_EQ(counts.size(), 3);
   double sum = 0;
   for (int n = 0; n < 3; ++n) sum += std::exp(-order[std::size_t(n)].first / 2);
@@ -189,9 +189,9 @@ TEST(Model, Draws) {
 // A file's output layer may have NaN: a draw from such logits looked for its token beyond the last one.
 TEST(Model, DrawsFromNumbersAlone) {
   constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
-  for (const GenerateOptions& options :
-       {GenerateOptions{}, {.temperature = 1}, {.temperature = 1, .top_k = 2}, {.temperature = 1, .top_p = 0.5}}) {
-    models::Sampler sampler(options, 1);
+  for (const models::Settings& settings :
+       {models::Settings{}, {.temperature = 1}, {.temperature = 1, .top_k = 2}, {.temperature = 1, .top_p = 0.5}}) {
+    models::Sampler sampler(settings, 1);
     expect_error(
         ErrorCode::bad_value,
         [&] {
@@ -224,7 +224,8 @@ TEST(Model, GeneratesSeveralAtOnce) {
       const std::vector<Edit> edits{{.layer = 1, .head = 0}};
       for (const GenerateOptions& options :
            {GenerateOptions{.max_new_tokens = 12},
-            GenerateOptions{.max_new_tokens = 8, .temperature = 2, .top_k = 20, .seed = 5, .edits = edits}}) {
+            GenerateOptions{
+                .max_new_tokens = 8, .settings = {.temperature = 2, .top_k = 20}, .seed = 5, .edits = edits}}) {
         const std::vector<std::vector<std::int64_t>> made = model.generate(prompts, options);
         ASSERT_EQ(made.size(), prompts.size());
         for (std::size_t n = 0; n < prompts.size(); ++n) {
@@ -232,7 +233,7 @@ TEST(Model, GeneratesSeveralAtOnce) {
           alone.seed += n;
           EXPECT_EQ(made[n], model.generate(prompts[n], alone)) << name << " " << n;
         }
-        if (dtype == DType::f32 && options.temperature == 0) {
+        if (dtype == DType::f32 && !options.settings.temperature) {
           EXPECT_EQ(made[1], whole(name + ".tokens")) << name;
         }
       }
@@ -747,9 +748,9 @@ TEST(Model, RefusesWhatItCannotCompute) {
   expect_error(
       ErrorCode::bad_dtype, [&] { model.cache(DType::f16); }, "expected f32 or i8");
   expect_error(
-      ErrorCode::bad_value, [&] { model.generate(ids, {.temperature = -1}); }, "temperature is -1");
+      ErrorCode::bad_value, [&] { model.generate(ids, {.settings = {.temperature = -1}}); }, "temperature is -1");
   expect_error(
-      ErrorCode::bad_value, [&] { model.generate(ids, {.top_p = 0}); }, "top_p is 0");
+      ErrorCode::bad_value, [&] { model.generate(ids, {.settings = {.top_p = 0}}); }, "top_p is 0");
   ModelCache cache = Model::load(folder("qwen3")).cache(), other;
   ModelCache *wrong[] = {&cache}, *empty[] = {&other};
   expect_error(

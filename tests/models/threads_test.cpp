@@ -70,7 +70,8 @@ TEST(ModelThreads, DecodersAreUndisturbed) {
          [&] {
            const std::vector<std::vector<std::int64_t>> prompts{few, many, {5}};
            std::vector<Tensor> list = results(numbers(model.generate(few, {.max_new_tokens = 6})));
-           for (const auto& ids : model.generate(prompts, {.max_new_tokens = 4, .temperature = 1, .seed = 3}))
+           for (const auto& ids :
+                model.generate(prompts, {.max_new_tokens = 4, .settings = {.temperature = 1}, .seed = 3}))
              list.push_back(numbers(ids));
            return list;
          }},

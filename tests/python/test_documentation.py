@@ -26,6 +26,7 @@ def test_every_public_name_is_explained_by_an_example(name, tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     tiny.write("tiny")  # which the example of a model opens
     tiny.write_autoencoder("autoencoder")
+    tiny.write_chat("tiny-chat")
     check_name(name, PUBLIC[name])
 
 
@@ -35,7 +36,7 @@ def test_every_module_is_explained(module):
 
 
 @pytest.mark.parametrize("kind", [
-    attend.AttentionGradients, attend.AttentionPlan, attend.AttentionSteps, attend.AttentionSummary, attend.HeadScores,
+    attend.AttentionGradients, attend.AttentionPlan, attend.AttentionSteps, attend.AttentionSummary, attend.Chat, attend.HeadScores,
     attend.KvCache, attend.Generator, attend.Model, attend.ModelCache, attend.ModelInfo, attend.Picture,
     attend.SparseAutoencoder, attend.Trace,
     attend.TokenVectorFile, attend.VectorFile, attend.WithoutSink,

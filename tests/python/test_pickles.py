@@ -230,7 +230,7 @@ def test_caches_are_copied_as_forks(model):
 def test_every_public_class_is_looked_at():
     """A class that is new is one of those above: without a line of its own a pickle would hold an object of nothing."""
     seen = {"Ablation", "AnswerTrace", "AttentionGradients", "AttentionPlan", "AttentionSteps", "AttentionSummary", "Attribution",
-            "Average", "Circuit", "Classification", "Composition", "Edges", "Edit", "Encoding", "Features", "Filling", "Generator",
+            "Average", "Chat", "Circuit", "Classification", "Composition", "Edges", "Edit", "Encoding", "Features", "Filling", "Generator",
             "Gradient", "HeadScores", "JacobianLens", "Knockout", "KvCache", "Lens", "Model", "ModelCache", "ModelInfo", "Near", "NearText",
             "Page", "Part", "Passages", "PathPatching", "Patching", "Picture", "Ranked", "RecordedLayer", "Recording", "Results",
             "Saliency", "ScoreSplit", "SparseAutoencoder", "SparseVector", "Steering", "Tag", "Tagged", "TokenMatch", "TokenVectorFile",

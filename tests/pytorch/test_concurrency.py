@@ -53,7 +53,7 @@ ALL_CALLS = """
 import torch
 import test_garbage
 
-NOT_ALONE = ("num_threads", "replace_sdpa", "restore_sdpa", "save", "register", "Generator.", "KvCache", "torch.scaled",
+NOT_ALONE = ("num_threads", "replace_sdpa", "restore_sdpa", "save", "register", "Generator.", "KvCache", "Chat.", "torch.scaled",
              "transformers.record",  # of one model, whose attention is changed meanwhile
              "Model.forward",  # its caches grow
              "quantize")  # writes one file

@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 import torch
+import transformers
 from tiny_models import BOTH, TOLERANCE, Both, far
 
 import attend
@@ -94,21 +95,22 @@ def test_info(both, name):
 
 
 def test_what_a_folder_says_of_generation(tmp_path):
-    """Ids that never come, one that comes first, and what is not followed; the likeliest of the others, as by hand."""
+    """As a summarizer's: beams, no repeats, a first and a last token, ids that never come; and what is not followed."""
     pair = Both(tmp_path, BOTH["bart"])
     plain = pair.ours.generate(IDS, 6).tolist()
-    (tmp_path / "generation_config.json").write_text(json.dumps({
-        "decoder_start_token_id": 2, "eos_token_id": 1, "forced_bos_token_id": 50, "bad_words_ids": [[plain[0]], [4, 5]],
-        "suppress_tokens": [plain[1]], "num_beams": 4, "no_repeat_ngram_size": 3, "repetition_penalty": 1.0}))
+    said = {"forced_bos_token_id": 50, "forced_eos_token_id": 1, "bad_words_ids": [[plain[0]], [4, 5]], "suppress_tokens": [plain[1]],
+            "num_beams": 4, "no_repeat_ngram_size": 3, "length_penalty": 2.0, "min_length": 5, "early_stopping": True}
+    (tmp_path / "generation_config.json").write_text(json.dumps(
+        said | {"decoder_start_token_id": 2, "eos_token_id": 1, "pad_token_id": 0, "encoder_repetition_penalty": 1.5}))
     model = attend.Model.load(tmp_path)
-    assert (model.info.start, model.info.first, model.info.never) == (2, 50, [plain[1], plain[0]])
-    assert model.info.not_followed == ["bad_words_ids of several tokens", "no_repeat_ngram_size 3", "num_beams 4"]
-    got, expected = model.generate(IDS, 6).tolist(), [50]
-    while len(expected) < 6:
-        logits = computed(pair.theirs, IDS, np.array([2, *expected])).logits[0, -1]
-        logits[[plain[0], plain[1]]] = -torch.inf
-        expected.append(logits.argmax().item())
-    assert got == (expected[:expected.index(1)] if 1 in expected else expected)
+    assert model.info.start == 2 and model.info.not_followed == ["encoder_repetition_penalty 1.5"]
+    assert model.info.generation == said
+    pair.theirs.generation_config = transformers.GenerationConfig.from_pretrained(tmp_path)
+    pair.theirs.generation_config.encoder_repetition_penalty = None
+    for new in (4, 12):
+        expected = pair.theirs.generate(torch.tensor(IDS)[None], max_new_tokens=new)[0, 1:].tolist()
+        expected = expected[:expected.index(1)] if 1 in expected else expected
+        assert model.generate(IDS, new).tolist() == expected and expected[0] == 50
 
 
 @pytest.mark.parametrize("name", ["bart", "marian"])

@@ -6,6 +6,7 @@ The keys are those that the class has: one that a newer transformers brings fail
 
 import json
 import os
+import random
 import re
 
 import numpy as np
@@ -14,6 +15,7 @@ import torch
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
 
+from drawn import chi_squared, critical
 from tiny_models import BOTH, CASES, Both, edit
 from transformers import GenerationConfig
 
@@ -39,7 +41,7 @@ def settings(plain):
         "output_logits": [True], "output_scores": [True], "transformers_version": ["4.0.0"], "_from_model_config": [True, False],
         "cache_implementation": ["dynamic", "static", "hybrid", "sliding_window", "quantized", "paged"],
         "do_sample": [True, False], "num_beams": [5, 1], "num_beam_groups": [2, 1], "num_return_sequences": [2, 1],
-        "max_time": [1e-9], "stop_strings": ["a", ["a"]], "no_repeat_ngram_size": [1, 0], "encoder_no_repeat_ngram_size": [1, 0],
+        "max_time": [1e-9], "stop_strings": [5], "no_repeat_ngram_size": [1, 0], "encoder_no_repeat_ngram_size": [1, 0],
         "repetition_penalty": [9.0, 1.0], "encoder_repetition_penalty": [9.0, 1.0], "begin_suppress_tokens": [[first], []],
         "sequence_bias": [[[[first], -99.0]]], "force_words_ids": [[[5]]], "constraints": [[]], "guidance_scale": [9.0, 1.0],
         "watermarking_config": [{"bias": 99.0}], "token_healing": [True, False], "penalty_alpha": [0.6, 0.0], "dola_layers": ["high"],
@@ -61,6 +63,8 @@ def settings(plain):
     return found
 
 
+# What says how tokens are drawn.
+DRAWING = {"do_sample", "temperature", "top_k", "top_p", "min_p"}
 # What never changes a token of one text that the caller gives a length: but for these each key has a value that does.
 WITHOUT_EFFECT = set("""
     max_length max_new_tokens early_stopping length_penalty diversity_penalty low_memory num_assistant_tokens num_assistant_tokens_schedule
@@ -162,10 +166,43 @@ def test_every_key_is_followed_or_named(folder):
             expected = folder.expected()
             tokens, not_followed = folder.got()
             changing |= {key} if expected != without[beside] else set()
+            if said.get("do_sample") and key in DRAWING:
+                assert not_followed == [], said  # test_a_folder_that_draws has what comes
+                continue
             if not any(re.fullmatch(rf"{key}( .*)?", each) for each in not_followed) and tokens != expected:
                 wrong.append(f"{said}: {tokens}, expected {expected}; not followed: {not_followed}")
     assert not wrong, "\n".join(wrong)
     assert set(of) - changing <= folder.without_effect, sorted(set(of) - changing - folder.without_effect)
+
+
+def test_many_keys_at_once(folder):
+    """Random values of up to all keys: what Transformers writes, or what is not followed is named; never an error that is neither's."""
+    folder.say({})
+    plain, _ = folder.got()
+    of, dice, followed = settings(plain), random.Random(54), 0
+    for _ in range(150):
+        keys = dice.sample(sorted(of), dice.choice([2, 4, 8, len(of)]))
+        said = {}
+        for key in keys:
+            said |= dice.choice(of[key])
+        said |= {"do_sample": False} if "do_sample" in said else {}
+        folder.say(said)
+        if not folder.opens():
+            continue
+        tokens, not_followed = folder.got()
+        assert not isinstance(tokens, str), (said, tokens)
+        forced = {said.get("forced_bos_token_id"), *as_list(said.get("forced_eos_token_id"))}
+        if not_followed or forced & set(said.get("suppress_tokens") or []):
+            continue  # Transformers refuses to force what it suppresses
+        expected = folder.expected()
+        if expected is not None:
+            followed += 1
+            assert tokens == expected, said
+    assert followed > 15
+
+
+def as_list(ids):
+    return ids if isinstance(ids, list) else [ids]
 
 
 @pytest.mark.parametrize("length", [1, 2, 11])
@@ -203,5 +240,30 @@ def test_what_bart_called_it_before(tmp_path):
 def test_a_key_that_no_one_knows_is_named(tmp_path):
     folder = Written(tmp_path, CASES["llama"], "generation_config.json")
     plain = folder.got()[0]
-    folder.say({"new_key": 1, "newer_key": {"a": 1}, "nothing": None, "eos_token_id": "x", "do_sample": True, "top_p": 0.5, "top_k": 0})
-    assert folder.got() == (plain, ["eos_token_id", "do_sample true", "'new_key' 1", "'newer_key'", "top_k 0", "top_p 0.5"])
+    folder.say({"new_key": 1, "newer_key": {"a": 1}, "nothing": None, "eos_token_id": "x", "do_sample": "yes", "top_p": 5, "top_k": 0})
+    assert folder.got() == (plain, ["eos_token_id", "top_p 5", "do_sample", "'new_key' 1", "'newer_key'"])
+
+
+DRAWS = [{}, {"temperature": 0.6}, {"top_k": 4}, {"top_k": 0}, {"top_k": None}, {"temperature": 0.8, "top_p": 0.6}, {"min_p": 0.2},
+         {"temperature": 1.3, "top_k": 9, "top_p": 0.9, "min_p": 0.3, "repetition_penalty": 1.4, "bad_words_ids": [[9], [15, 20]]}]
+
+
+@pytest.mark.parametrize("said", DRAWS, ids=lambda said: " ".join(said) or "nothing else")
+def test_a_folder_that_draws(tmp_path, said):
+    """From the distribution that Transformers draws from: the logits that its processors leave."""
+    folder = Written(tmp_path, CASES["llama"], "generation_config.json")
+    folder.say({"do_sample": True} | said)
+    folder.theirs.generation_config = GenerationConfig.from_pretrained(tmp_path, "generation_config.json")
+    ids = torch.from_numpy(OF_LLAMA)[None]
+    scores = folder.theirs.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=1, return_dict_in_generate=True,
+                                    output_scores=True).scores[0]
+    model = attend.Model.load(tmp_path)
+    assert model.info.not_followed == []
+    made = model.generate([OF_LLAMA.tolist()] * 3000, 1, seed=2)
+    counts = np.bincount([each[0] for each in made], minlength=scores.shape[1])
+    found, free = chi_squared(counts, torch.softmax(scores.double(), -1)[0].numpy())
+    assert free > 2 and found < critical(free)
+    # And the caller says otherwise.
+    greedy = model.generate(OF_LLAMA, 5, temperature=0, repetition_penalty=1, bad_words_ids=[], end=[])
+    folder.say({})
+    assert greedy.tolist() == folder.got(OF_LLAMA, 5)[0]

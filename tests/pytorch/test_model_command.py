@@ -91,10 +91,10 @@ def test_an_encoder_decoder(command, minilm, tmp_path):
                                    eos_token_id=None, initializer_factor=3.0)
     model = transformers.T5ForConditionalGeneration(config).eval()
     model.save_pretrained(tmp_path)
-    (tmp_path / "generation_config.json").write_text('{"decoder_start_token_id": 0, "num_beams": 4}')
+    (tmp_path / "generation_config.json").write_text('{"decoder_start_token_id": 0, "encoder_repetition_penalty": 1.5}')
     (tmp_path / "tokenizer.json").write_bytes((minilm / "tokenizer.json").read_bytes())
     run = subprocess.run([command, "model", tmp_path, TEXTS[0], "--generate", "6", "--json"], check=True, capture_output=True)
-    assert b"asks for num_beams 4, which is not followed" in run.stderr
+    assert b"asks for encoder_repetition_penalty 1.5, which is not followed" in run.stderr
     found = json.loads(run.stdout)
     with torch.no_grad():
         logits = model(input_ids=torch.tensor([found["ids"]]), decoder_input_ids=torch.tensor([found["decoder_ids"]])).logits[0]

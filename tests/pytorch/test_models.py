@@ -402,7 +402,8 @@ def test_drawn_tokens_have_the_probabilities_of_theirs(both):
         if top_p < 1:
             kept = transformers.TopPLogitsWarper(top_p)(None, kept)
         expected = kept.softmax(-1)[0].numpy()
-        drawn = np.array([pair.ours.generate(ids, 1, temperature, top_k, top_p, seed)[0] for seed in range(1000)])
+        settings = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+        drawn = np.array([pair.ours.generate(ids, 1, seed=seed, **settings)[0] for seed in range(1000)])
         found = np.bincount(drawn, minlength=99) / 1000
         assert (found[expected == 0] == 0).all()
         assert (np.abs(found - expected) <= 5 * np.sqrt(expected * (1 - expected) / 1000) + 1e-3).all()

@@ -152,7 +152,9 @@ def check_text(got, model, ids):
         return
     same = next(n for n in range(13) if got[:n + 1] != expected[:n + 1])
     logits = model.logits(model.forward([*ids, *expected[:same]]))[-1]
-    second, first = np.sort(np.delete(logits, model.info.never))[-2:]
+    said = model.info.generation
+    never = [*said.get("suppress_tokens", []), *(each[0] for each in said.get("bad_words_ids", []) if len(each) == 1)]
+    second, first = np.sort(np.delete(logits, never))[-2:]
     assert first - second <= 2e-5 * np.abs(logits).max(), (got, expected)
 
 

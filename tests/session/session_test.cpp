@@ -191,10 +191,11 @@ std::vector<std::int64_t> grown(const Model& model, const ModelText& text, const
 TEST(Session, ATextGrowsAsGenerateLetsIt) {
   for (const std::string name : {"llama", "gpt2", "phi3", "bart", "t5", "marian"}) {
     const Model model = WithWords(name).load();
-    for (const GenerateOptions& options : {GenerateOptions{.max_new_tokens = 12},
-                                           {.max_new_tokens = 100},
-                                           {.max_new_tokens = 9, .temperature = 1.5, .top_k = 9, .seed = 7},
-                                           {.max_new_tokens = 20, .end = std::vector<std::int64_t>{1, 2, 3, 4, 5, 6}}})
+    for (const GenerateOptions& options :
+         {GenerateOptions{.max_new_tokens = 12},
+          {.max_new_tokens = 100},
+          {.max_new_tokens = 9, .settings = {.temperature = 1.5, .top_k = 9}, .seed = 7},
+          {.max_new_tokens = 20, .end = std::vector<std::int64_t>{1, 2, 3, 4, 5, 6}}})
       EXPECT_EQ(grown(model, {.ids = ids}, options), model.generate(ids, options)) << name;
   }
 }

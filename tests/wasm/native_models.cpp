@@ -251,7 +251,8 @@ Json report(const fs::path& path, const std::string& text) {
     json["jacobian"] = {{"ids", json_of(by.ids)}, {"log_probabilities", json_of(by.log_probabilities)}};
   }
   json["generated"] = model.generate(ids, {.max_new_tokens = 12});
-  json["drawn"] = model.generate(ids, {.max_new_tokens = 12, .temperature = 1.5, .top_k = 50, .top_p = 0.9, .seed = 3});
+  json["drawn"] = model.generate(
+      ids, {.max_new_tokens = 12, .settings = {.temperature = 1.5, .top_k = 50, .top_p = 0.9}, .seed = 3});
   json["generated_without"] = model.generate(ids, {.max_new_tokens = 12, .edits = edits});
   return json;
 }
