@@ -13,8 +13,8 @@ constexpr const char* quantize_doc =
     R"(Writes a model to a GGUF file, which Model.load() and llama.cpp open, with all that its folder says in it.
 
 model: what Model.load() takes: a folder of the types llama, mistral, qwen2, qwen3, smollm3, gemma2, gemma3_text, phi3, gpt2, bert,
-xlm-roberta, distilbert or modernbert, or a .gguf file in F32, F16 or BF16. type: "q8_0", "q6_k", "q5_k_m", "q4_k_m" or "q4_0", from the largest file and
-the least error on. Each tensor has the type that llama.cpp's quantizer gives it: some have more bits, those whose rows are no
+xlm-roberta, distilbert or modernbert, or a .gguf file in F32, F16 or BF16. type: "q8_0", "q6_k", "q5_k_m", "q4_k_m" or "q4_0",
+from the largest file and the least error on. Each tensor has the type that llama.cpp's quantizer gives it: some have more bits, those whose rows are no
 multiple of 256 have blocks of 32 numbers; matrices whose rows are no multiple of 32 become F16, norms, biases and tables of
 positions stay F32. The file appears when it is whole. Raises OSError, also for what a GGUF file can't say: a tokenizer or a
 configuration that would be read as another one.

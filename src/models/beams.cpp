@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/message.h"
 #include "models/growing.h"
 #include "models/logits.h"
 
@@ -62,6 +63,8 @@ class BeamSearch {
     for_each_row(scores, [](std::size_t, std::span<float> row) { to_log_probabilities(row); });
     writer_.process(reading, scores);
     const std::vector<Candidate> best = best_candidates(scores);
+    if (best.empty() && ended_.empty())
+      fail(ErrorCode::bad_value, "Model.generate", "no token may come: every logit is -inf");
     const std::int64_t length = std::ssize(running_.front().text.made) + 1;  // with the token that comes now
     std::vector<Candidate> going_on;
     for (std::size_t n = 0; n < best.size(); ++n) {

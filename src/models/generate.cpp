@@ -28,6 +28,8 @@ void check_for_several(const GenerateOptions& options) {
          "on_token is of one prompt, and there are several: on_token_of is told which");
   if (options.on_text) fail(ErrorCode::bad_value, generate_function, "on_text is of one prompt, and there are several");
   if (options.cache) fail(ErrorCode::bad_value, generate_function, "a cache is of one prompt, and there are several");
+  if (options.settings.num_return_sequences.value_or(1) > 1)
+    fail(ErrorCode::bad_value, generate_function, "num_return_sequences is of one prompt, and there are several");
   for (const Edit& edit : options.edits)
     if (edit.rows)
       fail(ErrorCode::bad_value, generate_function, "an edit of rows is of one prompt, and there are several");
@@ -102,27 +104,29 @@ std::vector<Ids> ids_of(std::vector<models::Written> all) {
   return ids;
 }
 
-// Of beams, who listens is told when the best text is known.
-void tell_of(const Model& model, std::span<const std::int64_t> prompt, const models::Written& best,
-             const GenerateOptions& options) {
-  bool goes_on = true;
-  for (std::size_t n = 0; n < best.ids.size() && goes_on && options.on_token; ++n)
-    goes_on = options.on_token(best.ids[n]);
-  if (goes_on && options.on_text) options.on_text(models::continuation(model, prompt, best));
-}
-
-std::vector<models::Written> best_of_beams(const Model& model, const models::Writer& writer,
-                                           std::span<const Ids> prompts, const GenerateOptions& options) {
+// The num_return_sequences best texts after the prompt. Who listens is told when the best one is known.
+std::vector<models::Written> beams_after(const Model& model, const models::Writer& writer, const Ids& prompt,
+                                         const GenerateOptions& options) {
   if (options.recorder || options.observe || options.cache)
     fail(ErrorCode::bad_value, generate_function, "{} is of one text, and beams are {}",
          options.recorder  ? "a recorder"
          : options.observe ? "an observer"
                            : "a cache",
          writer.settings().num_beams);
+  std::vector<models::Written> found = models::search_beams(writer, prompt);
+  const models::Written& best = found.front();
+  bool goes_on = true;
+  for (std::size_t n = 0; n < best.ids.size() && goes_on && options.on_token; ++n)
+    goes_on = options.on_token(best.ids[n]);
+  if (goes_on && options.on_text) options.on_text(models::continuation(model, prompt, best));
+  return found;
+}
+
+std::vector<models::Written> best_of_beams(const Model& model, const models::Writer& writer,
+                                           std::span<const Ids> prompts, const GenerateOptions& options) {
   std::vector<models::Written> all;
   for (std::size_t n = 0; n < prompts.size(); ++n) {
-    all.push_back(std::move(models::search_beams(writer, prompts[n])[0]));
-    tell_of(model, prompts[n], all.back(), options);
+    all.push_back(std::move(beams_after(model, writer, prompts[n], options).front()));
     for (const std::int64_t id : all.back().ids)
       if (options.on_token_of && !options.on_token_of(static_cast<std::int64_t>(n), id)) break;
   }
@@ -147,9 +151,11 @@ std::vector<models::Written> models::generate_all(const Model& model, std::span<
 std::vector<models::Written> models::generate_sequences(const Model& model, const Ids& prompt,
                                                         const GenerateOptions& options) {
   const Writer writer(model, options);
-  if (options.max_new_tokens > 0 && writer.settings().num_beams > 1) return search_beams(writer, prompt);
+  if (options.max_new_tokens > 0 && writer.settings().num_beams > 1) return beams_after(model, writer, prompt, options);
   const std::vector<Ids> prompts(static_cast<std::size_t>(writer.settings().num_return_sequences), prompt);
-  return generate_all(model, prompts, options);
+  GenerateOptions each = options;
+  each.settings.num_return_sequences = 1;
+  return generate_all(model, prompts, each);
 }
 
 std::vector<GeneratedSequence> Model::generate_sequences(std::span<const std::int64_t> ids,

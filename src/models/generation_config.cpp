@@ -18,8 +18,8 @@ using nlohmann::json;
 // The keys of Transformers 5.23's GenerationConfig that change no token, or none with these values; null never does.
 // "free": whatever they say. How many tokens there are is what the caller of generate() says; then come what counts for
 // groups of beams, which num_beam_groups names, or for drafts, which need another model; how the same numbers are
-// computed and what is returned beside them; where the file is from. "drawn": while do_sample is true. Of what is read
-// below, what changes nothing is not held against its range. What is neither here nor read below is not followed.
+// computed and what is returned beside them; where the file is from. "drawn": while do_sample is true. What is
+// neither here nor read below is not followed.
 // tests/pytorch/test_generation_config.py holds this against generate().
 constexpr std::string_view keys_text = R"json({
 "free": ["max_length", "max_new_tokens", "diversity_penalty", "low_memory",
@@ -138,13 +138,10 @@ constexpr Followed followed[] = {
     {"stop_strings", [](const Member& of, ModelInfo& info) { info.generation.stop_strings = stop_strings(of); }},
 };
 
-// Whether tokens are drawn. Then a temperature that is not said is 1, and top_k is 50, as Transformers has them.
-bool read_draws(const Member& from, ModelInfo& info) {
-  if (!from.given("do_sample") || !from["do_sample"].truth()) return false;
-  info.generation.temperature = from.given("temperature") ? from["temperature"].number() : 1;
-  if (!(*info.generation.temperature > 0)) from["temperature"].refuse("a number above 0");
-  if (!from.given("top_k")) info.generation.top_k = 50;
-  return true;
+// Of a folder whose tokens are drawn.
+void read_temperature(const Member& temperature, ModelInfo& info) {
+  info.generation.temperature = temperature.number();
+  if (!(*info.generation.temperature > 0)) temperature.refuse("a number above 0");
 }
 
 // What config.json has of it, which Transformers reads as its generation_config.json where there is none: its own keys.
@@ -182,7 +179,12 @@ void read_generation(const Member& from, bool is_config, ModelInfo& info) {
       if (from[older].truth()) info.generation.forced_bos_token_id = from["bos_token_id"].whole(0);
     });
   bool draws = false;
-  follow(from.given("temperature") ? "temperature" : "do_sample", [&] { draws = read_draws(from, info); });
+  if (from.given("do_sample")) follow("do_sample", [&] { draws = from["do_sample"].truth(); });
+  if (draws) {  // what is not said is as Transformers has it
+    info.generation.temperature = 1;
+    if (from.given("temperature")) follow("temperature", [&] { read_temperature(from["temperature"], info); });
+    if (!from.given("top_k")) info.generation.top_k = 50;
+  }
   if (draws && info.generation.num_beams.value_or(1) > 1) {  // which are drawn there
     info.generation.num_beams.reset();
     info.not_followed.push_back(named("num_beams", from["num_beams"].value()));

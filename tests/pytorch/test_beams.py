@@ -86,6 +86,27 @@ def test_what_does_not_go_with_beams(pair, settings, message):
     assert str(error.value).endswith(f": {message}")
 
 
+def test_where_no_token_may_come_it_is_said(pair):
+    """At once, or after a token that nothing may follow; what has ended by then is an answer."""
+    with pytest.raises(ValueError, match="no token may come: every logit is -inf"):
+        pair.ours.generate([5, 6], 4, end=[], num_beams=2, suppress_tokens=list(range(99)))
+    only = {"num_beams": 2, "suppress_tokens": [n for n in range(99) if n not in (40, 41)], "no_repeat_ngram_size": 1}
+    with pytest.raises(ValueError, match="no token may come: every logit is -inf"):
+        pair.ours.generate([5, 6], 4, end=[], **only)
+    assert pair.ours.generate([5, 6], 4, end=[41], **only).tolist() in ([], [40])
+
+
+def test_all_that_is_found_is_told_and_checked_as_one(pair):
+    told = []
+    found = pair.ours.generate([5, 6], 5, end=[], num_beams=3, num_return_sequences=3, on_token=told.append)
+    assert told == found[0].tolist() and len(found) == 3
+    if not pair.ours.info.encoder_decoder:
+        with pytest.raises(ValueError, match="a cache is of one text, and beams are 3"):
+            pair.ours.generate([5, 6], 5, num_beams=3, num_return_sequences=3, cache=pair.ours.cache())
+    with pytest.raises(ValueError, match="num_return_sequences is of one prompt, and there are several"):
+        pair.ours.generate([[5, 6], [7]], 5, num_beams=3, num_return_sequences=2)
+
+
 def test_a_bad_early_stopping_is_named(pair):
     with pytest.raises(TypeError, match="Model.generate: early_stopping: expected True, False or 'never', got 'soon'"):
         pair.ours.generate([5], 2, num_beams=2, early_stopping="soon")

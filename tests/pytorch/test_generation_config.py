@@ -244,6 +244,15 @@ def test_a_key_that_no_one_knows_is_named(tmp_path):
     assert folder.got() == (plain, ["eos_token_id", "top_p 5", "do_sample", "'new_key' 1", "'newer_key'"])
 
 
+def test_each_key_of_a_draw_is_named_by_itself(tmp_path):
+    folder = Written(tmp_path, CASES["llama"], "generation_config.json")
+    plain = folder.got()[0]
+    folder.say({"do_sample": "yes", "temperature": 0.6})
+    assert folder.got() == (plain, ["do_sample"])
+    folder.say({"do_sample": True, "temperature": 0})
+    assert folder.got()[1] == ["temperature 0"]
+
+
 DRAWS = [{}, {"temperature": 0.6}, {"top_k": 4}, {"top_k": 0}, {"top_k": None}, {"temperature": 0.8, "top_p": 0.6}, {"min_p": 0.2},
          {"temperature": 1.3, "top_k": 9, "top_p": 0.9, "min_p": 0.3, "repetition_penalty": 1.4, "bad_words_ids": [[9], [15, 20]]}]
 
