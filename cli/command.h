@@ -106,6 +106,9 @@ void print(std::string_view text);
 // Throws Failure unless everything printed has reached the system.
 void close_output();
 
+// What `attend --diagnose` prints. It names no user, no host and no path.
+std::string diagnosis();
+
 // All of standard input; throws Failure where it can't be read, or holds more than 64 MiB.
 std::string read_stdin();
 // All of a file; throws bad_file, and Failure for more than 64 MiB.

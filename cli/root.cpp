@@ -72,6 +72,12 @@ void declare(CLI::App& parser, const App& app) {
     for (const Option* excluded : option->excluded()) there->excludes(declared.at(excluded));
 }
 
+// Ends the reading of the line, as --help and --version do.
+class CallForDiagnosis : public CLI::Success {
+ public:
+  CallForDiagnosis() : Success("CallForDiagnosis", "", CLI::ExitCodes::Success) {}
+};
+
 std::vector<Command> build(App& root) {
   root.examples(
       "attend explain\n"
@@ -79,6 +85,7 @@ std::vector<Command> build(App& root) {
       "attend run q.npy k.npy v.npy --causal -o out.npy\n"
       "attend picture w.npy --scale sqrt -o w.svg\n"
       "attend model minilm \"the cat sat on the mat because it was tired\"");
+  root.add_last("--diagnose", "Show what a report of a fault should say: version, build, kernels, processor, threads");
   root.add_last("--version", "Show the version");
   return {add_explain(root), add_run(root),   add_plan(root),     add_inspect(root),    add_picture(root),
           add_show(root),    add_model(root), add_chat(root),     add_embed(root),      add_near(root),
@@ -90,6 +97,7 @@ void declare_root(CLI::App& parser, const App& root) {
   parser.name(root.name());
   parser.set_help_flag("-h,--help");  // its subcommands have it too
   parser.set_version_flag("--version", "attend " ATTEND_VERSION_STRING);
+  parser.add_flag_callback("--diagnose", [] { throw CallForDiagnosis(); })->trigger_on_parse();
   parser.require_subcommand(0, 1);
   parser.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   declare(parser, root);
@@ -124,6 +132,8 @@ Status run_line(int argc, char** argv) {
     print(help_page(*chosen()));
   } catch (const CLI::CallForVersion& version) {
     print(std::string(version.what()) + "\n");
+  } catch (const CallForDiagnosis&) {
+    print(diagnosis());
   } catch (const CLI::ParseError& error) {
     const std::vector<std::string> extras = parser.remaining(true);
     return complain_of_line(extras.empty() ? explain_mistake(error) : unexpected(root, *chosen(), extras.front()),

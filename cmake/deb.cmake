@@ -5,7 +5,8 @@ set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(mpi_package libattend-mpi${attend_soversion})
-set(this_version "(= ${PROJECT_VERSION}-1)")
+string(REPLACE "-rc" "~rc" CPACK_PACKAGE_VERSION ${attend_version}) # Debian: a candidate is older than its release
+set(this_version "(= ${CPACK_PACKAGE_VERSION}-1)")
 set(CPACK_COMPONENTS_ALL library dev command)
 if(ATTEND_MPI)
   list(APPEND CPACK_COMPONENTS_ALL mpi mpi_dev mpi_command)
@@ -27,14 +28,14 @@ of them, on a CPU; summaries and pictures of what they look at.")
 
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME libattend-dev)
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
-set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "${library_package} (= ${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE})")
+set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "${library_package} (= ${CPACK_PACKAGE_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE})")
 set(CPACK_DEBIAN_DEV_DESCRIPTION "What a program is built with: headers, a CMake package and a pkg-config file.")
 
 set(CPACK_DEBIAN_COMMAND_PACKAGE_NAME attend)
 set(CPACK_DEBIAN_COMMAND_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_COMMAND_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR})
-set(CPACK_DEBIAN_COMMAND_PACKAGE_DEPENDS "${library_package} (= ${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE})")
+set(CPACK_DEBIAN_COMMAND_PACKAGE_DEPENDS "${library_package} (= ${CPACK_PACKAGE_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE})")
 set(CPACK_DEBIAN_COMMAND_DESCRIPTION "The command: it explains attention on a sentence, computes it from files, and
 shows what the heads of a model look at, in the terminal and as pictures.")
 

@@ -1,6 +1,8 @@
 """What every subcommand shares: exit status, streams, help, suggestions, pipes."""
 
 import os
+import pathlib
+import platform
 import re
 import shutil
 import signal
@@ -20,7 +22,25 @@ def attend(command, *arguments, **options):
 def test_version(command):
     result = attend(command, "--version")
     assert (result.returncode, result.stderr) == (0, "")
-    assert re.fullmatch(r"attend \d+\.\d+\.\d+\n", result.stdout)
+    assert re.fullmatch(r"attend \d+\.\d+\.\d+(-rc\d+)?\n", result.stdout)
+
+
+def test_diagnose_says_what_a_report_needs_and_names_nobody(command):
+    for target, kernels in ((None, r"\w+, the fastest that this processor runs"), ("baseline", "baseline, as ATTEND_TARGET says"),
+                            ("abacus", "ATTEND_TARGET is 'abacus', expected a target that this processor runs: .*")):
+        if target == "baseline" and platform.machine() != "x86_64":
+            continue
+        without = {key: value for key, value in os.environ.items() if key != "ATTEND_TARGET"}
+        result = attend(command, "--diagnose", env=without | ({"ATTEND_TARGET": target} if target else {}))
+        assert (result.returncode, result.stderr) == (0, "")
+        version, *lines = result.stdout.splitlines()
+        said = {line[:12].strip(): line[12:] for line in lines}
+        assert version == attend(command, "--version").stdout.strip()
+        assert list(said) == ["build", "kernels", "processor", "threads", "memory", "system"]
+        assert re.fullmatch(kernels, said["kernels"])
+        assert said["threads"] == f"{len(os.sched_getaffinity(0))} of {os.cpu_count()} processors"
+        assert platform.machine() in said["processor"] and platform.release() in said["system"]
+        assert str(pathlib.Path.home()) not in result.stdout
 
 
 @pytest.mark.parametrize("name", [None, *COMMANDS])

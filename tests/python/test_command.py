@@ -6,6 +6,7 @@ import sys
 from importlib.metadata import metadata
 
 import attend
+from packaging.version import Version
 
 SAME = {"on the path": [str(pathlib.Path(sys.executable).parent / "attend")], "as a module": [sys.executable, "-m", "attend"]}
 
@@ -31,5 +32,6 @@ def test_a_closed_pipe_ends_it_quietly():
 
 def test_the_distribution_is_named_as_pypi_has_no_other():
     about = metadata("attend-cpu")
-    assert about["Version"] == attend.__version__ == run(SAME["as a module"], "--version").stdout.split()[-1]
+    of_command = run(SAME["as a module"], "--version").stdout.split()[-1]
+    assert about["Version"] == attend.__version__ == str(Version(of_command))  # 1.0.0-rc1 is 1.0.0rc1 in Python
     assert set(about.get_all("Provides-Extra")) == {"torch", "transformers", "bfloat16", "corpus", "widget"}

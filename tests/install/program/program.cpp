@@ -3,8 +3,8 @@
 #include <cstdio>
 
 int main() {
-#if ATTEND_VERSION < 100
-#error "expected 0.1.0 or later"
+#if ATTEND_VERSION < 10000
+#error "expected 1.0.0 or later"
 #endif
   std::printf("attend %s ", ATTEND_VERSION_STRING);
   const attend::Tensor x = attend::Tensor::from({2, 2}, {1, 0, 0, 1});
