@@ -5,8 +5,9 @@ import subprocess
 import sys
 from importlib.metadata import metadata
 
-import attend
 from packaging.version import Version
+
+import attend
 
 SAME = {"on the path": [str(pathlib.Path(sys.executable).parent / "attend")], "as a module": [sys.executable, "-m", "attend"]}
 
