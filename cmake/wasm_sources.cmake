@@ -1,8 +1,8 @@
-# PCRE2 (without its JIT, which WebAssembly can't have) and utf8proc, from the sources that scripts/page_sources.sh has
+# PCRE2 (without its JIT, which WebAssembly can't have) and utf8proc, from the sources that scripts/sources.sh has
 # fetched. Debian has neither for WebAssembly.
 enable_language(C)
 set(sources ${PROJECT_SOURCE_DIR}/build/sources)
-if(NOT EXISTS ${sources}/archives)
+if(NOT EXISTS ${sources}/pcre2/.pinned OR NOT EXISTS ${sources}/utf8proc/.pinned)
   message(FATAL_ERROR "ATTEND_PAGE_MODELS=ON needs the sources of PCRE2 and utf8proc: scripts/setup.sh page-models fetches them")
 endif()
 

@@ -5,7 +5,7 @@
 #   mpi    and what attend::mpi and a command that mpirun may start need
 #   python and what the Python package needs, and the benchmark
 #   page   what the page that computes is made with
-#   page-models  and what its module for models is: sources that page_sources.sh fetches
+#   page-models  and what its module for models is: sources that sources.sh fetches
 #   test   and what the tests need
 #   fuzz   what the fuzzers need, and what the library does
 #   coverage  what coverage.sh counts branches with
@@ -58,7 +58,7 @@ missing=()
 for package in "${wanted[@]}"; do
   grep -qx "$package" <<<"$installed" || missing+=("$package")
 done
-fetch_sources() { [ -z "$sources" ] || "$(dirname "$0")/page_sources.sh"; }
+fetch_sources() { [ -z "$sources" ] || "$(dirname "$0")/sources.sh" pcre2 utf8proc; }
 if [ ${#missing[@]} -eq 0 ]; then
   fetch_sources
   exit 0

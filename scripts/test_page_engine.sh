@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 models=${ATTEND_PAGE_MODELS:-ON}
-[ "$models" = OFF ] || scripts/page_sources.sh
+[ "$models" = OFF ] || scripts/sources.sh pcre2 utf8proc
 cmake --preset wasm -DATTEND_BUILD_TESTS=ON "-DATTEND_PAGE_MODELS=$models" -DATTEND_PAGE_MODELS_LINK=-O1 >/dev/null
 cmake --build build/wasm
 [ "${1:-}" != --build ] || exit 0

@@ -139,7 +139,7 @@ def test_what_is_compiled_with_the_tests_of_what_computes_needs_their_steps(tmp_
 
 @pytest.mark.skipif(not TRACKED or not shutil.which("em++"), reason="not a clone, or no emscripten")
 def test_what_is_compiled_to_webassembly_needs_its_step(tmp_path):
-    models = (REPOSITORY / "build/sources/archives").exists()
+    models = (REPOSITORY / "build/sources/pcre2/.pinned").exists()
     read = read_by("wasm", tmp_path, f"-DATTEND_PAGE_MODELS={'ON' if models else 'OFF'}")
     assert not models or "src/models/config.cpp" in read
     check_none_lacks(read, "wasm")

