@@ -1,8 +1,8 @@
-// A conversation with a model, which reads what is new of it alone.
+// A conversation with a model, which reads only what is new.
 //
-//   attend::Chat chat(attend::Model::load("smollm2-instruct"), "You answer in one sentence.");
-//   fmt::print("{}\n", chat.say("What is the capital of France?"));
-//   fmt::print("{}\n", chat.say("And how many people live there?", {.max_new_tokens = 40}));
+//     attend::Chat chat(attend::Model::load("smollm2-instruct"), "You answer in one sentence.");
+//     fmt::print("{}\n", chat.say("What is the capital of France?"));
+//     fmt::print("{}\n", chat.say("And how many people live there?", {.max_new_tokens = 40}));
 #pragma once
 
 #ifdef ATTEND_WITHOUT_MODELS
@@ -24,22 +24,21 @@ namespace attend::inline v0 {
 
 class ATTEND_API Chat {
  public:
-  // system: what the model is told before anyone speaks. Throws bad_value for a model that is no decoder alone, and
-  // bad_file for one that has no tokenizer, or no chat template that is known (Tokenizer::chat()).
+  // system: instructions before the conversation. Throws bad_value for a model that is not a plain decoder; bad_file
+  // without a tokenizer or a known chat template (Tokenizer::chat()).
   explicit Chat(Model model, std::optional<std::string> system = {});
 
-  // What the model answers, up to options.max_new_tokens tokens; options.cache must be null. The text of the whole
-  // conversation is read as the template has it: what the cache holds of its beginning is not computed again, and the
-  // answer is what Model::generate() gives for all of it. Where this throws, the conversation is as it was. Throws
-  // bad_value as Model::generate() does, for a conversation that is longer than the model takes too.
+  // The model's answer, up to options.max_new_tokens tokens; options.cache must be null. It is what Model::generate()
+  // gives for the whole conversation in the template; what the cache already holds of it is not computed again. Throws
+  // bad_value as Model::generate(), and for a conversation that is too long; the conversation is then unchanged.
   std::string say(std::string_view message, const GenerateOptions& options = {});
-  // The conversation begins again, after what the system said.
+  // Starts again after the system message.
   void clear();
 
   const Model& model() const { return model_; }
   const std::vector<Message>& messages() const { return messages_; }
-  // The conversation as the model read it and went on: with the last answer, as it was written. Its first
-  // answer_begin() ids are what was read before that answer.
+  // The conversation as ids, with the last answer as it was written. The first answer_begin() ids were read before that
+  // answer.
   const std::vector<std::int64_t>& ids() const { return ids_; }
   std::int64_t answer_begin() const { return answer_begin_; }
   const ModelCache& cache() const { return cache_; }

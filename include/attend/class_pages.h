@@ -1,5 +1,5 @@
-// A class in one folder: guided experiments on real models, with the pages that they open, for any static host, a
-// memory stick or a folder on a disk (docs/teach.md). Nothing in it needs a network.
+// A school class in one folder: guided experiments on real models as pages for a web host, a memory stick or a disk,
+// without a network (docs/teach.md).
 #pragma once
 
 #ifdef ATTEND_WITHOUT_PICTURES
@@ -18,15 +18,15 @@
 namespace attend::inline v0 {
 
 struct ATTEND_API ClassOptions {
-  // all-MiniLM-L6-v2 and SmolLM2-135M-Instruct, whose heads the experiments name: as find_model() takes them.
+  // all-MiniLM-L6-v2 and SmolLM2-135M-Instruct, whose heads the experiments name; as for find_model().
   std::filesystem::path minilm = "minilm", smollm2 = "smollm2";
-  bool with_smollm2 = false;                  // a page with SmolLM2 in it, too, on which its experiments go on
-  std::function<void(double)> progress = {};  // told the share that is done, from 0 to 1; may throw
+  bool with_smollm2 = false;                  // add a page with SmolLM2, where its experiments continue
+  std::function<void(double)> progress = {};  // called with the share done, 0 to 1; may throw
 };
 
-// Computes the experiments' answers and makes the pages: write() is given each file's name and bytes as soon as it is
-// made. Throws bad_file for a model that is not there, bad_value where the library was built without its pages and for
-// a model that is not the one that it should be, and what write() throws.
+// Computes the experiments' answers and makes the pages, calling write() with each file's name and bytes. Throws
+// bad_file for a missing model, bad_value for another model and if the library lacks its pages, and what write()
+// throws.
 ATTEND_API void class_pages(const ClassOptions& options,
                             const std::function<void(const std::string& name, const std::string& bytes)>& write);
 

@@ -1,4 +1,4 @@
-// Which heads read what earlier heads write, by their weights alone (Elhage et al. 2021, "A Mathematical Framework for
+// Which heads read what earlier heads write, from weights alone (Elhage et al. 2021, "A Mathematical Framework for
 // Transformer Circuits", section "Composition").
 #pragma once
 
@@ -12,19 +12,18 @@
 
 namespace attend::inline v0 {
 
-// [L,H,L,H] each: of a head (layer, head), how much it reads of what the head (earlier layer, head) writes; 0 where
-// that one is not of an earlier layer. With W_QK = W_Q^T W_K and W_OV = W_O W_V of the heads, by Frobenius norms:
+// [L,H,L,H] each: how much head (layer, head) reads of what head (earlier layer, head) writes; 0 if the second is not
+// in an earlier layer. Norms are Frobenius, W_QK = W_Q^T W_K, W_OV = W_O W_V; ' marks the earlier head.
 struct ATTEND_API Composition {
-  Tensor q;  // by its queries: |W_QK^T W_OV'| / (|W_QK| |W_OV'|), ' of the earlier head
-  Tensor k;  // by its keys: |W_QK W_OV'| / (|W_QK| |W_OV'|)
-  Tensor v;  // by its values: |W_OV W_OV'| / (|W_OV| |W_OV'|)
+  Tensor q;  // by queries: |W_QK^T W_OV'| / (|W_QK| |W_OV'|)
+  Tensor k;  // by keys: |W_QK W_OV'| / (|W_QK| |W_OV'|)
+  Tensor v;  // by values: |W_OV W_OV'| / (|W_OV| |W_OV'|)
 };
 
-// Weights of norms are folded into what reads by them (a LayerNorm takes the mean out too), those of heads' norms into
-// W_Q and W_K, those of a norm of the attention's output into W_O. Rotary positions and biases are left out, and so is
-// what later norms of a post-norm model do to the stream. Heads that share keys have their group's. Of an
-// encoder-decoder: of the decoder's own attentions, with `encoder` of the encoder's; throws bad_value for that of other
-// models. f32; no matrix of E x E is made.
+// Norm weights are folded into the reading weights (LayerNorm's mean removal too), head norms into W_Q and W_K, a norm
+// of attention's output into W_O. Rotary positions, biases and later norms of post-norm models are left out. Heads that
+// share keys use their group's. encoder: the encoder's attentions instead of the decoder's own; bad_value for models
+// that are not encoder-decoders. f32; never makes an E x E matrix.
 ATTEND_API Composition composition(const Model& model, bool encoder = false);
 
 }  // namespace attend::inline v0

@@ -1,4 +1,4 @@
-// How a text is written: what a caller says to Model::generate(), and what a folder says (ModelInfo::generation).
+// How text is generated: settings for Model::generate(), also as the folder gives them (ModelInfo::generation).
 #pragma once
 
 #ifdef ATTEND_WITHOUT_MODELS
@@ -14,74 +14,70 @@
 
 namespace attend::inline v0 {
 
-// `bias` is added to the logit of the last of these ids where the others end the text; of one id always.
+// Adds `bias` to the logit of the last id when the text ends with the ids before it. A single id always gets it.
 struct ATTEND_API SequenceBias {
   std::vector<std::int64_t> ids;
   double bias = 0;
 };
 
-// When a search by beams ends, once it has num_beams texts that have ended.
+// When beam search stops, once num_beams texts have ended.
 enum class ATTEND_API EarlyStopping : std::uint8_t {
-  no,     // when no beam's score, at the length that it has, is above the worst of theirs
+  no,     // when no beam's current score beats the worst ended text
   yes,    // at once
-  never,  // when no beam's score can be above the worst of theirs at any length
+  never,  // when no beam's score could beat the worst ended text at any length
 };
 
-// Each setting has the name and the meaning that it has in generation_config.json. A setting that is not given here is
-// as the folder says; where the folder says nothing either, it is what the comment gives as the default.
+// Names and meanings are those of generation_config.json. A setting left empty takes the folder's value, or else the
+// default named here.
 //
-// The logits of the next token pass what stands below temperature, top_k, top_p and min_p, in the order in which it
-// stands here. Then the likeliest token is taken, or one is drawn from softmax(logits / temperature), of which top_k,
-// top_p and min_p keep a part, in this order. "The text" is the prompt with what was written; of an encoder-decoder it
-// is the decoder's text.
+// Settings other than temperature, top_k, top_p and min_p change the logits first, in the order below. Then temperature
+// 0 takes the likeliest token. Any other temperature draws from softmax(logits / temperature), cut by top_k, top_p and
+// min_p in that order. "The text" is the prompt and what was generated; for an encoder-decoder it is the decoder's
+// text.
 struct ATTEND_API GenerationSettings {
-  // 0: the likeliest token. Default: 0, or 1 where the folder says do_sample.
+  // 0: the likeliest token. Default: 0, or 1 if the folder says do_sample.
   std::optional<double> temperature = {};
-  // So many of the likeliest tokens, and those as likely as the last of them; 0: all. Default: 0, or 50 where the
-  // folder says do_sample.
+  // Keep this many of the likeliest tokens, and ties with the last; 0: all. Default: 0, or 50 with do_sample.
   std::optional<std::int64_t> top_k = {};
-  // The fewest tokens that have this probability together (Holtzman et al. 2020). Default: 1.
+  // Keep the fewest tokens whose probabilities reach this sum (Holtzman et al. 2020). Default: 1.
   std::optional<double> top_p = {};
-  // Tokens that have at least this share of the likeliest token's probability. Default: 0.
+  // Keep tokens with at least this share of the likeliest token's probability. Default: 0.
   std::optional<double> min_p = {};
   // Default: none.
   std::optional<std::vector<SequenceBias>> sequence_bias = {};
-  // The logit of each token of the text is divided by it, or multiplied where it is negative (Keskar et al. 2019).
-  // Default: 1.
+  // Divides the logit of each token already in the text, or multiplies it if negative (Keskar et al. 2019). Default: 1.
   std::optional<double> repetition_penalty = {};
-  // So many tokens that follow each other in the text never do so again; 0: they may. Default: 0.
+  // No sequence of this many tokens occurs twice in the text; 0: no limit. Default: 0.
   std::optional<std::int64_t> no_repeat_ngram_size = {};
-  // Ids that never follow each other, or of one id, that never comes. What ends a text by itself is left out. Default:
-  // none.
+  // Sequences of ids that never occur. A single id that ends a text is ignored. Default: none.
   std::optional<std::vector<std::vector<std::int64_t>>> bad_words_ids = {};
-  // The text does not end before it has so many tokens, and not before so many are written. Default: 0.
+  // Least length of the whole text, and of the generated part, in tokens. Default: 0.
   std::optional<std::int64_t> min_length = {}, min_new_tokens = {};
-  // Ids that never come, and that are never the first to be written. Default: none.
+  // Ids that never occur, and ids that are never generated first. Default: none.
   std::optional<std::vector<std::int64_t>> suppress_tokens = {}, begin_suppress_tokens = {};
-  // What a text of one token, as an encoder-decoder's start, goes on with, whatever the logits say; -1: nothing.
-  // Default: -1.
+  // The token that follows a text of one token (an encoder-decoder's start); -1: none. Default: -1.
   std::optional<std::int64_t> forced_bos_token_id = {};
-  // What comes last where max_new_tokens are reached, whatever the logits say; -1: nothing. Default: -1.
+  // The last token when max_new_tokens is reached; -1: none. Default: -1.
   std::optional<std::int64_t> forced_eos_token_id = {};
-  // The text ends with the token that completes one of these, wherever in a token it begins and ends. The model must
-  // have its tokenizer. Default: none.
+  // The text ends with the token that completes one of these, also in the middle of a token. Needs the model's
+  // tokenizer. Default: none.
   std::optional<std::vector<std::string>> stop_strings = {};
-  // Beams: so many texts grow at once, those with the largest sums of log probabilities; 1: one does. They are not
-  // drawn. Default: 1.
+  // Beam search keeps this many texts with the largest sums of log probabilities; it does not sample. 1: no beams.
+  // Default: 1.
   std::optional<std::int64_t> num_beams = {};
-  // A text's score is the sum of its tokens' log probabilities, divided by their count to this power. Default: 1.
+  // A text's score is the sum of its log probabilities divided by its token count to this power. Default: 1.
   std::optional<double> length_penalty = {};
   // Default: no.
   std::optional<EarlyStopping> early_stopping = {};
-  // How many texts Model::generate_sequences() gives; of beams at most num_beams. Default: 1.
+  // How many texts Model::generate_sequences() gives; with beams at most num_beams. Default: 1.
   std::optional<std::int64_t> num_return_sequences = {};
 };
 
-// One of the texts that follow a prompt.
+// One generated text.
 struct ATTEND_API GeneratedSequence {
-  std::vector<std::int64_t> ids;  // without the one that ends them
-  std::string text = {};          // where the prompt is a text: what follows it, without a stop string
-  double score = 0;               // of beams
+  std::vector<std::int64_t> ids;  // without the id that ended it
+  std::string text = {};          // for a text prompt: what follows it, without the stop string
+  double score = 0;               // with beams
 };
 
 }  // namespace attend::inline v0

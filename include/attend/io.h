@@ -1,4 +1,4 @@
-// Files of tensors (tensor_files.h), words and their ids (words.h).
+// Tensor files (tensor_files.h), words and their ids (words.h).
 #pragma once
 
 #include "attend/tensor_files.h"

@@ -1,5 +1,4 @@
-// Layers with parameters, each holding what the PyTorch layer of that name holds, and what stands between them. By
-// subject: linear.h, norm.h, activation.h, rotary.h and attention_layers.h.
+// All layers: linear.h, norm.h, activation.h, rotary.h and attention_layers.h.
 #pragma once
 
 #include "attend/activation.h"

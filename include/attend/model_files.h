@@ -1,4 +1,4 @@
-// Models on disk: those in the caches, and GGUF files that are written.
+// Models on disk: find them in the caches, and write GGUF files.
 #pragma once
 
 #ifdef ATTEND_WITHOUT_MODELS
@@ -17,37 +17,40 @@
 
 namespace attend::inline v0 {
 
-// A model that attend model --get or Hugging Face's tools left in their caches: $XDG_CACHE_HOME/attend/models (else
-// ~/.cache/...), and $HF_HUB_CACHE (else $HF_HOME/hub, else ~/.cache/huggingface/hub).
+// A model in the cache of `attend model --get` ($XDG_CACHE_HOME/attend/models, else ~/.cache/attend/models) or of
+// Hugging Face's tools ($HF_HUB_CACHE, else $HF_HOME/hub, else ~/.cache/huggingface/hub).
 struct ATTEND_API CachedModel {
-  std::string name;            // which Model::load() takes: "minilm", "sentence-transformers/all-MiniLM-L6-v2"
+  std::string name;            // what Model::load() takes: "minilm", "sentence-transformers/all-MiniLM-L6-v2"
   std::filesystem::path path;  // the folder or .gguf file
-  std::string type;            // its model_type, or "gguf"; empty: it says none
-  std::int64_t bytes = 0;      // that its files have
+  std::string type;            // its model_type, or "gguf"; empty: unknown
+  std::int64_t bytes = 0;      // size of its files
 };
 ATTEND_API std::vector<CachedModel> cached_models();
-// The folder or .gguf file that a path or a name stands for: what is there under it, else a cached model. A folder with
-// one .gguf file, and no config.json, stands for the file; of several, "org/model/file.gguf" names one. Touches no
-// network. Throws bad_file.
+// The folder or .gguf file for a path or a name: the path if it exists, else a cached model. A folder with one .gguf
+// file and no config.json stands for that file; "org/model/file.gguf" picks one of several. Never uses the network.
+// Throws bad_file.
 ATTEND_API std::filesystem::path find_model(const std::filesystem::path& path);
 
-// What a file has: bits of a parameter are 8 * bytes / parameters.
+// What quantize() wrote. 8 * bytes / parameters is the bits for each parameter.
 struct ATTEND_API Quantized {
-  std::int64_t tensors = 0, quantized = 0;  // how many, and of these those in blocks
+  std::int64_t tensors = 0, quantized = 0;  // all tensors, and those stored in blocks
   std::int64_t parameters = 0, bytes = 0;
 };
 
-// The type that quantize() makes a file of, by llama.cpp's name of such files: q8_0 and q4_0, q6_k, and q4_k and q5_k
-// by "q4_k_m" and "q5_k_m". None: there is no such file.
+// The type for one of llama.cpp's file names: q8_0, q4_0, q6_k, q4_k_m (q4_k) or q5_k_m (q5_k). None: unknown name.
 ATTEND_API std::optional<QuantizedType> file_type_named(std::string_view name);
 
-// Writes a model to a GGUF file that Model::load() and llama.cpp open, with its tokenizer. model: what Model::load()
-// takes: a folder of type llama, mistral, qwen2, qwen3, smollm3, gemma2, gemma3_text, phi3, gpt2, bert, xlm-roberta,
-// distilbert or modernbert, or a .gguf file whose matrices are F32, F16 or BF16. Matrices become `type`, or what
-// llama.cpp's quantizer gives them in a file of it: more bits for some, and blocks of 32 numbers where rows are no
-// multiple of 256. Those whose rows are no multiple of 32 become F16; norms, biases and tables of positions F32. The
-// file appears when it is whole. Throws bad_file, also for what a GGUF file can't say: a task's head, a tokenizer or a
-// configuration that would be read as another one; bad_value for a type that makes no such file.
+// Writes a model and its tokenizer to a GGUF file that Model::load() and llama.cpp open.
+//
+// model: what Model::load() takes. Either a folder of type llama, mistral, qwen2, qwen3, smollm3, gemma2, gemma3_text,
+// phi3, gpt2, bert, xlm-roberta, distilbert or modernbert, or a .gguf file with F32, F16 or BF16 matrices.
+//
+// Each matrix gets the type that llama.cpp's quantizer gives it in such a file: usually `type`, more bits for some, and
+// blocks of 32 if its rows are not a multiple of 256 long. Matrices whose rows are not a multiple of 32 become F16.
+// Norms, biases and position tables become F32. The file appears only when complete.
+//
+// Throws bad_file, also for what a GGUF file can't hold: a task's head, or a tokenizer or configuration that would be
+// read differently. Throws bad_value for a type that is not one of file_type_named().
 ATTEND_API Quantized quantize(const std::filesystem::path& model, const std::filesystem::path& out, QuantizedType type);
 
 }  // namespace attend::inline v0

@@ -1,4 +1,4 @@
-// Pretrained models. By subject: model_info.h, model_call.h, generation.h, model.h and model_files.h.
+// All headers for pretrained models: model_info.h, model_call.h, generation.h, model.h and model_files.h.
 #pragma once
 
 #ifdef ATTEND_WITHOUT_MODELS

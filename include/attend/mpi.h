@@ -1,5 +1,4 @@
-// Ranks of a ring over MPI: a library of its own, libattend_mpi (CMake: attend::mpi), which needs MPI 3. The rest of
-// attend has no MPI in it.
+// Ranks of a ring over MPI 3, in a library of its own: libattend_mpi (CMake: attend::mpi).
 #pragma once
 
 #if !__has_include(<mpi.h>)
@@ -16,22 +15,22 @@
 
 namespace attend::inline v0 {
 
-// The ranks of a communicator. The caller calls MPI_Init_thread, from MPI_THREAD_FUNNELED on, and MPI_Finalize.
+// The ranks of a communicator. The caller calls MPI_Init_thread (MPI_THREAD_FUNNELED or more) and MPI_Finalize.
 //
-//   MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
-//   {
-//     MpiRanks ranks(MPI_COMM_WORLD);
-//     ring_attention(ranks, q, k, v, sharding, options);
-//   }
-//   MPI_Finalize();
+//     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
+//     {
+//       MpiRanks ranks(MPI_COMM_WORLD);
+//       ring_attention(ranks, q, k, v, sharding, options);
+//     }
+//     MPI_Finalize();
 //
-// What goes wrong in MPI is thrown as lost_rank, in MPI's own words. Most installations end the whole job where a rank
-// dies: mpirun kills the others, and nothing is left to be thrown.
+// MPI errors are thrown as lost_rank with MPI's message. With most installations mpirun kills all ranks when one dies,
+// so nothing is thrown.
 class ATTEND_API MpiRanks final : public RingTransport {
  public:
-  // Works on duplicates of `comm`, so that its messages meet none of the caller's. Every rank of it makes one, and
-  // destroys it, before MPI_Finalize. Throws bad_value where MPI is not initialised, or by another thread with
-  // MPI_THREAD_SINGLE or FUNNELED.
+  // Uses duplicates of `comm`, so its messages never meet the caller's. Every rank of comm creates one, and destroys it
+  // before MPI_Finalize. Throws bad_value if MPI is not initialised, or from another thread with MPI_THREAD_SINGLE or
+  // FUNNELED.
   explicit MpiRanks(MPI_Comm comm);
   MpiRanks(const MpiRanks&) = delete;
   MpiRanks& operator=(const MpiRanks&) = delete;
@@ -42,13 +41,13 @@ class ATTEND_API MpiRanks final : public RingTransport {
   std::int64_t send(int to, int tag, const void* data, std::int64_t bytes) override;
   std::int64_t receive(int from, int tag, void* data, std::int64_t bytes) override;
   bool test(std::int64_t request) override;
-  // What was begun and isn't done is cancelled, here and where an abandoned rank's test() throws: no message comes into
-  // memory that is used for something else by then. The ranks are of no use any more: make no new calls with them.
+  // Cancels unfinished transfers, here and where an abandoned rank's test() throws, so no late message reaches reused
+  // memory. The ranks can't be used afterwards.
   void abandon(std::string_view reason) noexcept override;
-  // From MPI_THREAD_FUNNELED on.
+  // With MPI_THREAD_FUNNELED or more.
   bool overlaps() const override;
 
-  // What MPI_Query_thread says: "single", "funneled", "serialized" or "multiple".
+  // MPI_Query_thread's level: "single", "funneled", "serialized" or "multiple".
   std::string_view thread_level() const;
 
  private:

@@ -1,5 +1,5 @@
-// Which passages of a text made a model answer so: what each gave to a number, estimated for all of them by one pass
-// forward and one back, and measured for the strongest by passes that hide them.
+// Which passages of a text caused an answer: each one's effect on a number, estimated for all by one pass forward and
+// one back, and measured for the strongest by hiding them.
 #pragma once
 
 #ifdef ATTEND_WITHOUT_MODELS
@@ -23,43 +23,41 @@
 namespace attend::inline v0 {
 
 struct ATTEND_API PassagesOptions {
-  // The number: a logit, log-probabilities or a cosine, with types, decoder_ids, edits and memory. observe is not
-  // taken.
+  // The number: a logit, log probabilities or a cosine, with types, decoder_ids, edits and memory. observe is refused.
   GradientOptions number = {};
-  // Tokens of ids that are a passage each; passages may overlap. Of an encoder-decoder ids are the encoder's text.
+  // Tokens of each passage; passages may overlap. For an encoder-decoder ids are the encoder's text.
   std::vector<Range> spans = {};
-  // How many of them are really hidden, those with the largest estimates of either sign.
+  // How many to hide, by largest magnitude of the estimate.
   std::int64_t hide = 5;
-  std::function<void(double)> progress = {};  // told the share that is done, from 0 to 1; may throw
+  std::function<void(double)> progress = {};  // called with the share done, 0 to 1; may throw
 };
 
-// What a passage gave is the number less what the number is without the passage: positive is for the answer. Without it
-// no row after it sees its keys, in any layer and head, and all positions stay (Knockout). Of encoders no row outside
-// of it does, of encoder-decoders no row of the decoder either.
+// A passage's effect is the number minus the number without the passage; positive supports the answer. Without it, no
+// later row sees its keys in any layer and head, and positions stay (Knockout). In encoders no row outside it sees
+// them, in encoder-decoders no decoder row either.
 //
-// The estimate is the derivative of the number by how much those rows see of the passage: with its weights times s, in
-// every attention before they are normalised, d number / ds at s = 1. A softmax without the passage is far from there,
-// and so may the estimate be from the fact.
+// The estimate is d number / ds at s = 1, where the passage's weights are multiplied by s in every attention before
+// normalisation. Removing the passage is s = 0, so an estimate can be far off.
 struct ATTEND_API Passages {
   double value = 0;                                      // the number
   std::vector<Range> spans = {};                         // as given
-  Tensor estimated;                                      // [S]: what each gave, by the estimate
-  std::vector<std::int64_t> hidden = {};                 // which were hidden, by falling magnitude of their estimates
-  Tensor measured;                                       // [hidden]: what these gave
-  std::optional<std::int64_t> token = {}, against = {};  // of a logit: which it was
-  std::int64_t position = 0;                             // of a logit or log-probabilities, from 0
+  Tensor estimated;                                      // [S]: estimated effects
+  std::vector<std::int64_t> hidden = {};                 // which were hidden, by descending magnitude of the estimate
+  Tensor measured;                                       // [hidden]: their measured effects
+  std::optional<std::int64_t> token = {}, against = {};  // logit: which one
+  std::int64_t position = 0;                             // logit, log probabilities: from 0
 };
 
 // Throws bad_value for what gradient() refuses, GradientOf::sum, no spans, spans that are empty or outside the text,
-// and hide below 0; more than there are hides all.
+// and a negative hide. A hide above the number of spans hides all.
 ATTEND_API Passages passages(const Model& model, std::span<const std::int64_t> ids, const PassagesOptions& options);
 ATTEND_API std::string to_json(const Passages& passages, const TensorJson& tensor = {});
 
 enum class ATTEND_API PassageBy : std::uint8_t {
-  paragraph,  // which lines with nothing but blanks part
-  line,       // lines of blanks are of none
+  paragraph,  // separated by blank lines
+  line,       // blank lines belong to none
 };
-// The tokens of a text's passages. A token that two of them share is the first's.
+// The tokens of each passage. A token shared by two belongs to the first.
 ATTEND_API std::vector<Range> passages_of(std::string_view text, const Encoding& encoding, PassageBy by);
 
 }  // namespace attend::inline v0

@@ -1,4 +1,4 @@
-// Random numbers as PyTorch's CPU generator draws them: same seed, same calls, same values.
+// Random numbers of PyTorch's CPU generator: same seed and calls, same values.
 #pragma once
 
 #include <array>
@@ -10,32 +10,30 @@
 
 namespace attend::inline v0 {
 
-// PyTorch's CPU generator (MT19937; torch.manual_seed(seed) is Generator(seed)).
-// The order of calls is part of the result, as in PyTorch. A copy continues on its own from the same state.
-// Tensors are drawn in row-major order, f32 or f64; another dtype throws bad_dtype. docs/numerics.md says which bits
-// agree.
+// PyTorch's CPU generator (MT19937). Generator(seed) is torch.manual_seed(seed). The order of calls matters, as in
+// PyTorch. A copy continues alone from the same state. Tensors are drawn in row-major order, f32 or f64; others throw
+// bad_dtype. docs/numerics.md says which bits agree.
 class ATTEND_API Generator {
  public:
   // PyTorch's default seed.
   static constexpr std::uint64_t default_seed = 67280421310721;
 
   explicit Generator(std::uint64_t seed = default_seed) { this->seed(seed); }
-  // As torch.manual_seed: starts again, and forgets a normal value kept for the next draw.
+  // As torch.manual_seed: starts again, and drops a normal value kept for the next draw.
   void seed(std::uint64_t seed);
 
-  // Uniform in [0, 1): torch.rand.
+  // Uniform in [0,1): torch.rand.
   Tensor rand(const Dims& shape, DType dtype = DType::f32);
-  // Standard normal: torch.randn. Fewer than 16 values take another path than 16 or more, as in PyTorch.
+  // Standard normal: torch.randn. As in PyTorch, fewer than 16 values are drawn differently.
   Tensor randn(const Dims& shape, DType dtype = DType::f32);
-  // Uniform in [low, high): Tensor.uniform_. Throws bad_value unless low <= high, and both and their difference are
-  // finite in the dtype. As in PyTorch, rounding may give high itself.
+  // Uniform in [low,high): Tensor.uniform_. As in PyTorch, rounding may give high itself. Throws bad_value unless low
+  // <= high and both and their difference are finite in the dtype.
   Tensor uniform(const Dims& shape, double low, double high, DType dtype = DType::f32);
-  // Tensor.normal_. Throws bad_value for a negative standard deviation, or where one of the two is not finite in the
-  // dtype.
+  // Tensor.normal_. Throws bad_value for a negative std, or a mean or std that is not finite in the dtype.
   Tensor normal(const Dims& shape, double mean, double std, DType dtype = DType::f32);
 
-  // The initialisers of torch.nn.init, for shapes [out, in] or [out, in, ...]; a smaller rank throws bad_shape.
-  // kaiming_uniform has a = sqrt(5), as nn.Linear uses it: the bound is 1 / sqrt(in).
+  // torch.nn.init for shapes [out,in] or [out,in,...]; a smaller rank throws bad_shape. kaiming_uniform has a =
+  // sqrt(5), as in nn.Linear: the bound is 1 / sqrt(in).
   Tensor kaiming_uniform(const Dims& shape);
   Tensor xavier_uniform(const Dims& shape);
   Tensor xavier_normal(const Dims& shape);

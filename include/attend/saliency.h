@@ -1,5 +1,5 @@
-// Which tokens of a text a number of the model's comes from: the gradient by their embeddings, taken together along a
-// path from a baseline to the text (integrated gradients), or at the text alone.
+// Which tokens a model's number comes from: the gradient by their embeddings, along a path from a baseline to the text
+// (integrated gradients) or at the text alone.
 #pragma once
 
 #ifdef ATTEND_WITHOUT_MODELS
@@ -20,36 +20,36 @@
 namespace attend::inline v0 {
 
 enum class ATTEND_API SaliencyMethod : std::uint8_t {
-  integrated,  // (e - b) . mean over the path of df/de, e the token's embedding, b the baseline (Sundararajan et al.
-               // 2017)
+  integrated,  // (e - b) . mean over the path of df/de; e: embedding, b: baseline (Sundararajan et al. 2017)
   input,       // e . df/de at the text: "gradient times input"
 };
 
 struct ATTEND_API SaliencyOptions {
-  // Whose gradient: of a logit, log-probabilities, a label's logit or a cosine, with types and decoder_ids. observe,
-  // edits and memory are not taken.
+  // The number: a logit, log probabilities, a label's logit or a cosine, with types and decoder_ids. observe, edits and
+  // memory are refused.
   GradientOptions number = {};
   SaliencyMethod method = SaliencyMethod::integrated;
-  // Of integrated: an embedding [input_size] for every token; none: the mean over the table.
+  // integrated: an embedding [input_size] for every token; none: the table's mean.
   OptionalView baseline = {};
-  // In place of it: the embedding of that token, of an encoder-decoder in each text's own table.
+  // Instead of it: this token's embedding; for an encoder-decoder in each text's own table.
   std::optional<std::int64_t> baseline_token = {};
-  // Of integrated: how many points of the path are computed at most, from 3. They lie closer where the gradient turns,
-  // and end where all stretches together miss 0.5 % of the change.
+  // integrated: most points on the path, at least 3. They are denser where the gradient turns, and end when all
+  // stretches together miss 0.5 % of the change.
   std::int64_t steps = 512;
-  std::function<void(double)> progress = {};  // told the share of the points that are done, from 0 to 1; may throw
+  std::function<void(double)> progress = {};  // called with the share done, 0 to 1; may throw
 };
 
-// tokens + encoder + missing = value - baseline_value. Of `input` nothing sums up to anything, and both are 0.
+// tokens + encoder + missing = value - baseline_value. For SaliencyMethod::input there is no such sum, and both last
+// are 0.
 struct ATTEND_API Saliency {
-  Tensor tokens;              // [N]: of each token of ids, of an encoder-decoder of decoder_ids
-  Tensor encoder;             // encoder-decoders: [M], of each token of ids
-  double value = 0;           // the number
-  double baseline_value = 0;  // what it is where every token is the baseline
-  double missing = 0;         // what the points of the path miss
-  std::int64_t steps = 0;     // how many there were
-  std::optional<std::int64_t> token = {}, against = {};  // of a token's logit: which it was
-  std::int64_t position = 0;                             // of a logit or log-probabilities, from 0
+  Tensor tokens;                                         // [N]: each of ids; for an encoder-decoder each of decoder_ids
+  Tensor encoder;                                        // encoder-decoders: [M], each of ids
+  double value = 0;                                      // the number
+  double baseline_value = 0;                             // the number if every token is the baseline
+  double missing = 0;                                    // what the path's points miss
+  std::int64_t steps = 0;                                // points used
+  std::optional<std::int64_t> token = {}, against = {};  // a token's logit: which one
+  std::int64_t position = 0;                             // logit, log probabilities: from 0
 };
 
 // Throws bad_value and bad_shape for what gradient() refuses, GradientOf::sum, and fewer than 3 steps.

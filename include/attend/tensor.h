@@ -1,9 +1,11 @@
-// Tensors: owned memory (Tensor) and borrowed memory with any strides (View, MutableView). format_tensor (attend/io.h)
-// prints one.
+// Tensors: owned memory (Tensor) and borrowed memory with any strides (View, MutableView). attend/io.h prints them.
 //
-// Dimension letters, everywhere in the library:
-//   B batch, H query heads, Hkv key/value heads, Tq queries, Tk keys, D head size, Dv value head size, E embedding
-//   size.
+//     attend::Tensor x({2, 3});                // zeros, f32
+//     x.view().row<float>({1})[2] = 5;
+//     const double five = x.item({1, 2});
+//
+// Dimension letters in the whole library: B batch, H query heads, Hkv key/value heads, Tq queries, Tk keys, D head
+// size, Dv value head size, E embedding size.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +23,7 @@
 #include "attend/api.h"
 #include "attend/dtype.h"
 
-// Clang warns (-Wdangling) of `View view = make_tensor();`, where the memory is gone when the line ends.
+// Lets Clang warn (-Wdangling) about `View view = make_tensor();`, whose memory is gone at the end of the line.
 #if __has_cpp_attribute(clang::lifetimebound)
 #define ATTEND_LIFETIMEBOUND [[clang::lifetimebound]]
 #else
@@ -30,10 +32,10 @@
 
 namespace attend::inline v0 {
 
-// "f32", "f64", "bf16", "f16", "i64", "i8", "u8", "bool".
+// "f32", "f64", "bf16", "f16", "i64", "i8", "u8", "bool"
 ATTEND_API std::string_view name_of(DType dtype);
 
-// 16-bit floating point, as bits; widening is exact, narrowing rounds to nearest even.
+// 16-bit floating point, as bits. Widening is exact, narrowing rounds to nearest even.
 struct ATTEND_API BF16 {
   std::uint16_t bits = 0;
   BF16() = default;
@@ -66,7 +68,7 @@ ATTEND_ELEMENT(std::uint8_t, u8)
 ATTEND_ELEMENT(bool, boolean)
 #undef ATTEND_ELEMENT
 
-// A short list of sizes or strides, held inline: making or copying one allocates nothing.
+// A short list of sizes or strides, stored inline without allocation.
 class ATTEND_API Dims {
  public:
   static constexpr int max_rank = 8;
@@ -92,7 +94,7 @@ class ATTEND_API Dims {
   int rank_ = 0;
 };
 
-// The number of elements of a shape. Throws bad_shape for a negative size or a product beyond 2^63 - 1.
+// The number of elements. Throws bad_shape for a negative size or a product beyond 2^63 - 1.
 ATTEND_API std::int64_t element_count(const Dims& shape);
 
 class Tensor;
@@ -102,15 +104,14 @@ struct ATTEND_API Range {
   std::int64_t begin = 0, end = 0;
 };
 
-// Elements that someone else owns, read only. Strides count elements and may be 0 (broadcast) or negative.
-// A View is small and is passed by value or const reference; it must not outlive the memory that it points to.
-// Axes may be negative: -1 is the last one.
+// Read-only elements that someone else owns. Strides count elements and may be 0 (broadcast) or negative. Pass a View
+// by value or const reference; it must not outlive its memory. Negative axes count from the last, -1.
 class ATTEND_API View {
  public:
   View() = default;
   // Row-major (C order) memory.
   View(const void* data, DType dtype, const Dims& shape);
-  // Throws bad_shape when shape and strides differ in rank.
+  // Throws bad_shape if shape and strides differ in rank.
   View(const void* data, DType dtype, const Dims& shape, const Dims& strides);
 
   DType dtype() const { return dtype_; }
@@ -122,7 +123,7 @@ class ATTEND_API View {
   // The number of elements.
   std::int64_t count() const { return element_count(shape_); }
   const void* raw() const { return data_; }
-  // Throws bad_dtype unless T is this view's element type.
+  // Throws bad_dtype unless T is the element type.
   template <class T>
   const T* data() const {
     static_assert(is_element<T>);
@@ -131,9 +132,9 @@ class ATTEND_API View {
   }
   // One element as double. Throws bad_shape for a wrong number of indices or one out of range.
   double item(std::initializer_list<std::int64_t> index = {}) const;
-  // The elements along the last axis at one index of each axis before it, where they lie: row<float>({0, 2, 5}) of
-  // [B,H,Tq,Dv] has Dv numbers. Throws bad_dtype unless T is this view's element type; bad_shape for a wrong number of
-  // indices, one out of range, or elements that don't lie side by side (those of a transposed view: clone() it).
+  // The elements along the last axis, in place: for [B,H,Tq,Dv], row<float>({0, 2, 5}) has Dv numbers. Throws bad_dtype
+  // unless T is the element type; bad_shape for a wrong number of indices, one out of range, or elements that are not
+  // adjacent (as in a transposed view: clone() it).
   template <class T>
   std::span<const T> row(std::initializer_list<std::int64_t> index = {}) const {
     static_assert(is_element<T>);
@@ -142,21 +143,21 @@ class ATTEND_API View {
   }
   bool is_contiguous() const;
 
-  // Views of the same memory, without a copy.
+  // Views of the same memory.
   View transpose(int axis_a, int axis_b) const;
   View permute(std::initializer_list<int> axes) const;
   // Elements start, start + step, ... below stop along one axis; step >= 1.
   View slice(int axis, std::int64_t start, std::int64_t stop, std::int64_t step = 1) const;
   // One index along one axis, which disappears.
   View select(int axis, std::int64_t index) const;
-  // Another shape over the same memory; one size may be -1. Throws bad_shape where only a copy could do it.
+  // Another shape over the same memory; one size may be -1. Throws bad_shape if that would need a copy.
   View reshape(const Dims& shape) const;
-  // Repeats axes of size 1, and adds leading ones, as NumPy does.
+  // Repeats axes of size 1 and adds leading ones, as NumPy.
   View broadcast_to(const Dims& shape) const;
 
-  // A copy: row-major, owned, of the same or another dtype.
+  // A row-major, owned copy, in the same or another dtype.
   Tensor clone() const;
-  // To whole numbers, a fraction is cut off; NaN becomes 0, and what lies outside the type its nearest end.
+  // To integers, fractions are cut off, NaN becomes 0, and numbers out of range become the nearest end of it.
   Tensor to(DType dtype) const;
 
  protected:
@@ -169,7 +170,7 @@ class ATTEND_API View {
   Dims strides_{1};
 };
 
-// A View whose elements may be written.
+// A View with writable elements.
 class ATTEND_API MutableView : public View {
  public:
   MutableView() = default;
@@ -201,12 +202,12 @@ class ATTEND_API MutableView : public View {
   explicit MutableView(const View& view) : View(view) {}
 };
 
-// Owned elements: row-major, 64-byte aligned. Moves are free; a copy is spelled clone().
+// Owned elements, row-major and 64-byte aligned. Moving is free; clone() copies.
 class ATTEND_API Tensor {
  public:
   // Shape [0], f32.
   Tensor() = default;
-  // What is moved from becomes Tensor() again: its shape must not promise elements that are gone.
+  // The source becomes Tensor(), since its elements are gone.
   Tensor(Tensor&& other) noexcept
       : data_(std::move(other.data_)),
         dtype_(std::exchange(other.dtype_, DType::f32)),
@@ -220,9 +221,9 @@ class ATTEND_API Tensor {
   }
   // All zero. Throws out_of_memory, or bad_shape for a negative or overflowing size.
   explicit Tensor(const Dims& shape, DType dtype = DType::f32);
-  // Not initialised: for memory that is written before it is read.
+  // Not initialised: write it before reading.
   static Tensor uninitialized(const Dims& shape, DType dtype = DType::f32);
-  // A copy of row-major values, f32. Throws bad_shape unless there are as many as the shape holds.
+  // An f32 copy of row-major values. Throws bad_shape unless there are as many as the shape holds.
   static Tensor from(const Dims& shape, std::span<const float> values);
   static Tensor from(const Dims& shape, std::initializer_list<float> values) {
     return from(shape, std::span(values.begin(), values.size()));
@@ -255,7 +256,7 @@ class ATTEND_API Tensor {
 
   View view() const ATTEND_LIFETIMEBOUND { return View(data_.get(), dtype_, shape_); }
   MutableView view() ATTEND_LIFETIMEBOUND { return MutableView(data_.get(), dtype_, shape_); }
-  operator View() const ATTEND_LIFETIMEBOUND { return view(); }  // to write through, say view()
+  operator View() const ATTEND_LIFETIMEBOUND { return view(); }  // to write, use view()
   Tensor clone() const { return view().clone(); }
 
  private:
@@ -268,26 +269,25 @@ class ATTEND_API Tensor {
   Dims shape_{0};
 };
 
-// A View that is a field of a struct, and so is read in a later line than the one that sets it. A Tensor without a name
-// is gone by then: `map.values = make_map();` does not compile, `const Tensor values = make_map(); map.values =
-// values;` does. Where struct and Tensor last as long, within one call, view() says so: `svg_heat_map({.values =
-// make().view()})`.
+// A View that is a struct's field and so is read after the line that sets it. It refuses a temporary Tensor:
+// `map.values = make_map();` does not compile, but `const Tensor values = make_map(); map.values = values;` does. If
+// struct and Tensor last for one call, say view(): `svg_heat_map({.values = make().view()})`.
 class ATTEND_API FieldView : public View {
  public:
   FieldView() = default;
   FieldView(const View& view) : View(view) {}
   FieldView(const Tensor& tensor) : View(tensor.view()) {}
-  FieldView(Tensor&&) = delete;  // it would be gone: give it a name first
+  FieldView(Tensor&&) = delete;  // a temporary: give it a name first
   FieldView(const Tensor&&) = delete;
 };
 
-// The same of one that may be left out: `options.mask = make_mask();` does not compile.
+// A FieldView that may be empty: `options.mask = make_mask();` does not compile.
 class ATTEND_API OptionalView : public std::optional<View> {
  public:
   using std::optional<View>::optional;
   OptionalView() = default;
   OptionalView(const std::optional<View>& view) : std::optional<View>(view) {}
-  OptionalView(Tensor&&) = delete;  // it would be gone: give it a name first
+  OptionalView(Tensor&&) = delete;  // a temporary: give it a name first
   OptionalView(const Tensor&&) = delete;
   OptionalView(std::optional<Tensor>&&) = delete;
   OptionalView(const std::optional<Tensor>&&) = delete;

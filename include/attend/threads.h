@@ -1,4 +1,4 @@
-// How many threads the library's calls use, a loop on these threads, and how to end a call that takes too long.
+// How many threads the library uses, a parallel loop, and how to interrupt a call.
 #pragma once
 
 #include <chrono>
@@ -9,39 +9,37 @@
 
 namespace attend::inline v0 {
 
-// At most that many threads work on a call from now on, in the whole program; never more than the processors that the
-// program may use, than its host's oneTBB allows, or than its host lends. Where the system gives no thread, the calling
-// one does the work. Throws bad_value below 1.
+// The most threads that work on a call, in the whole program. Never more than the program's processors, and never more
+// than the host's oneTBB or HostThreads allow. If the system gives no thread, the calling one does the work. Throws
+// bad_value below 1.
 ATTEND_API void set_num_threads(int threads);
-// How many threads a call from here uses at most.
+// The most threads for a call from here.
 ATTEND_API int num_threads();
 
-// Threads that the host program lends. Where those of another pool wait by spinning, as OpenMP's do, a second pool must
-// share the cores with them: calls between a program's OpenMP loops then take up to twice as long.
+// Threads lent by the host program. Useful if another pool's threads wait by spinning, as OpenMP's do: with two pools
+// on the same cores, calls between OpenMP loops can take twice as long.
 struct ATTEND_API HostThreads {
-  // How many may work on a loop that this thread begins. The library asks before a loop, on the thread that begins it:
-  // the one that makes the call, and also one that run() called work on, as that work may have loops of its own. The
-  // answer may be another each time. A loop goes by the one that it got.
+  // How many may work on a loop begun by this thread. The library asks before each loop, on the thread that begins it:
+  // the caller's, or one on which run() called work. The answer may change; each loop uses its own.
   int (*count)();
-  // Calls work(context, worker) once for each worker in [0, workers), on as many threads as there are for it, the
-  // calling one among them, and returns when all have returned. work does not throw.
+  // Calls work(context, worker) once for each worker in [0,workers), on available threads and the calling one, and
+  // returns when all are done. work does not throw.
   void (*run)(int workers, void (*work)(void* context, int worker), void* context);
 };
 
-// From now on the library's work runs on these, in the whole program; null: on oneTBB's, as without this call. *threads
-// must live until all calls have ended that began before they were replaced.
+// Run the library's work on these threads, in the whole program; null: on oneTBB's, the default. *threads must live
+// until all calls begun before its replacement have ended.
 ATTEND_API void set_host_threads(const HostThreads* threads);
 
-// The library's own loop, for what a program computes between its calls.
-// Calls body(begin, end) for ranges that cover [0, count), from several threads where count > grain, else from the
-// calling thread alone. Which thread takes which range is not fixed, so body's results must not depend on the ranges.
-// An exception from body reaches the caller, once every running range has ended. Throws interrupted as below.
+// The library's own loop: calls body(begin, end) for ranges that cover [0,count), on several threads if count > grain,
+// else on the calling thread. Results must not depend on the ranges, as threads take them in any order. An exception
+// from body is rethrown once every running range has ended. Throws interrupted as below.
 ATTEND_API void parallel_for(std::int64_t count, std::int64_t grain,
                              const std::function<void(std::int64_t, std::int64_t)>& body);
 
-// While it lives, the library's calls on this thread ask `interrupted` now and then (every 20 ms, between two pieces of
-// work, on this thread). Once it says true the call throws ErrorCode::interrupted; what it was to write is then
-// unspecified, and what it was to read is unchanged. `interrupted` must not throw. They nest: the inner one is asked.
+// While it lives, the library's calls on this thread ask `interrupted` every 20 ms, between pieces of work. Once it
+// returns true, the call throws ErrorCode::interrupted; its outputs are then unspecified, its inputs unchanged.
+// `interrupted` must not throw. If nested, the innermost is asked.
 class ATTEND_API InterruptCheck {
  public:
   explicit InterruptCheck(std::function<bool()> interrupted);

@@ -1,4 +1,8 @@
-// Text to the ids that a model was trained on, and back: the tokenizer.json of a Hugging Face folder.
+// Text to a model's token ids and back, from a tokenizer.json.
+//
+//     const attend::Tokenizer tokenizer = attend::Tokenizer::load("tokenizer.json");
+//     const attend::Encoding encoding = tokenizer.encode("Hello, world!");
+//     std::string text = tokenizer.decode(encoding.ids);
 #pragma once
 
 #ifdef ATTEND_WITHOUT_MODELS
@@ -20,69 +24,66 @@
 
 namespace attend::inline v0 {
 
-// The tokens of a text, or of a pair of texts, in order.
+// The tokens of a text or a pair, in order.
 struct ATTEND_API Encoding {
   std::vector<std::int64_t> ids;
-  // The bytes of its text that each token stands for, whole characters: two tokens that share a character both have all
-  // of it. 0 to 0 for what the tokenizer adds.
+  // Bytes of the text for each token, in whole characters; tokens that share a character all have all of it. 0 to 0 for
+  // added tokens.
   std::vector<Range> offsets;
-  std::vector<bool> special;        // what the tokenizer added: [CLS], <s>, ...
-  std::vector<std::int64_t> types;  // 0 or 1, as BERT's token_type_ids
-  std::vector<std::int64_t> texts;  // 0: of the text, 1: of the pair's second, -1: of none
+  std::vector<bool> special;        // added by the tokenizer: "[CLS]", "[SEP]", ...
+  std::vector<std::int64_t> types;  // 0 or 1, BERT's token_type_ids
+  std::vector<std::int64_t> texts;  // 0: the text, 1: the pair's second text, -1: neither
 };
 
-// What someone says to a model, or it says.
+// One message of a conversation.
 struct ATTEND_API Message {
   std::string role;  // system, user or assistant
   std::string content;
 };
 
-// Gives the ids, offsets and texts that the package `tokenizers` gives, for WordPiece, BPE, Unigram and WordLevel
-// (docs/models.md lists the parts). Truncation and padding, which a file may ask for too, are left to the
-// caller. A copy shares what was read; all functions may be called from several threads.
+// Gives the ids, offsets and texts of the package `tokenizers`, for WordPiece, BPE, Unigram and WordLevel
+// (docs/models.md lists the supported parts). It never truncates or pads, even if the file asks for it. Copies share
+// data. All functions may be called from several threads.
 class ATTEND_API Tokenizer {
  public:
-  // Throws bad_file, naming the place: for a part of a type, or with an option, that is not known here, too. What is
-  // computed is never a guess.
-  // path: a tokenizer.json, or a folder that has one, or that has Marian's files: source.spm, vocab.json and
-  // tokenizer_config.json, as Transformers' MarianTokenizer reads them.
+  // path: a tokenizer.json, a folder with one, or a folder with Marian's source.spm, vocab.json and
+  // tokenizer_config.json, read as Transformers' MarianTokenizer does. Throws bad_file, naming the place, also for
+  // types and options that attend does not know: it never guesses.
   static Tokenizer load(const std::filesystem::path& path);
-  // From what is in such a file.
+  // From the content of such a file.
   static Tokenizer parse(std::string_view json);
 
-  // special: with the tokens that the model expects around a text. Throws bad_value, naming the byte, for text that is
-  // not UTF-8, and for one of 4 GiB or more.
+  // special: add the tokens that the model expects around a text. Throws bad_value, naming the byte, for text that is
+  // not UTF-8, and for texts of 4 GiB or more.
   Encoding encode(std::string_view text, bool special = true) const;
   Encoding encode_pair(std::string_view text, std::string_view second, bool special = true) const;
 
-  // Bytes that make no character become U+FFFD. skip_special: without the tokens that the file calls special. Throws
-  // bad_value for an id that is none.
+  // Bytes that form no character become U+FFFD. skip_special: leave out the file's special tokens. Throws bad_value for
+  // an unknown id.
   std::string decode(std::span<const std::int64_t> ids, bool skip_special = true) const;
-  // One token by itself, a special one too, as decode() gives it; none for an id that the tokenizer does not know, as
-  // models may have.
+  // One token alone, special ones too, as decode() gives it; none for an unknown id, which models may have.
   std::optional<std::string> text(std::int64_t id) const;
-  // Each of these by itself, as text() gives it. Tokens that have bytes of a character between them, which alone would
-  // be U+FFFD, say the character and which part of it they are: "猫 1/2", "猫 2/2".
+  // Each token alone, as text() gives it. Tokens that only together form a character are shown as its numbered parts
+  // instead of U+FFFD: "猫 1/2", "猫 2/2".
   std::vector<std::optional<std::string>> texts(std::span<const std::int64_t> ids) const;
 
-  // The messages as the text that the model was trained on: its folder's or file's chat template, where that is exactly
-  // one of a list (docs/models.md). Its special tokens are in the text: encode(text, false) has its ids.
-  // add_generation_prompt: with what begins an answer. Throws bad_value for a role, or an order of roles, that the
-  // template does not take, and bad_file where there is no template, or another.
+  // The messages in the model's chat template, if that is exactly one of a list (docs/models.md). Special tokens are in
+  // the text: use encode(text, false). add_generation_prompt: add the beginning of an answer. Throws bad_value for
+  // roles or an order that the template refuses; bad_file for a missing or unknown template.
   std::string chat(std::span<const Message> messages, bool add_generation_prompt = true) const;
 
-  // How many tokens there are, those added to the model's included. Ids may have gaps.
+  // How many tokens there are, added ones included. Ids may have gaps.
   std::int64_t size() const;
   std::optional<std::int64_t> id(std::string_view token) const;
-  // The token as the vocabulary writes it: "##ing", "Ġthe". Throws bad_value.
+  // The token as in the vocabulary: "##ing", "Ġthe". Throws bad_value.
   const std::string& token(std::int64_t id) const;
-  // What a token that goes on with a word begins with, as the vocabulary writes it: "##". Empty: nothing marks it.
+  // The vocabulary's prefix of tokens that continue a word: "##". Empty: none.
   std::string_view continuation() const;
-  // The token for what no token stands for; none: there is none.
+  // The token for unknown text; none: there is none.
   std::optional<std::int64_t> unknown() const;
 
  private:
-  friend class Model;  // whose load_tokenizer() has the parts of a GGUF file
+  friend class Model;  // for load_tokenizer() of a GGUF file
   struct Parts;
   explicit Tokenizer(std::shared_ptr<const Parts> parts) : parts_(std::move(parts)) {}
 

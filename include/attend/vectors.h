@@ -1,4 +1,4 @@
-// Vectors of many texts in a file: written row by row, and searched where they lie.
+// Files of many text vectors: written row by row, searched in place.
 #pragma once
 
 #ifdef ATTEND_WITHOUT_MODELS
@@ -15,11 +15,11 @@
 
 namespace attend::inline v0 {
 
-// Writes an .npy file [N,size], f32, of as many rows as come. It appears at commit() and not before, and replaces what
-// is there in one step; without commit() nothing is left behind.
+// Writes an .npy file [N,size], f32, with any number of rows. It appears, or replaces the old file, only at commit();
+// otherwise nothing is left.
 class ATTEND_API VectorWriter {
  public:
-  // Throws bad_file, also where what was written can't be gone back to: of a pipe.
+  // Throws bad_file, also for a path that can't seek, such as a pipe.
   VectorWriter(const std::filesystem::path& path, std::int64_t size);
   ~VectorWriter();
   VectorWriter(const VectorWriter&) = delete;
@@ -41,18 +41,18 @@ struct ATTEND_API Near {
   double similarity = 0;  // the cosine
 };
 
-// The rows of an .npy file [N,size], f32, little-endian and row-major, read where they lie: it must not change
-// meanwhile. Copies share it.
+// Reads an .npy file [N,size], f32, little-endian and row-major, in place; it must not change meanwhile. Copies share
+// it.
 class ATTEND_API VectorFile {
  public:
   // Throws bad_file.
   explicit VectorFile(const std::filesystem::path& path);
 
   View rows() const { return rows_; }
-  // The k rows nearest to the query [size], f32, falling; of equal ones the first. Exact: all rows are read. A row of
-  // zeros is as near as 0, one with NaN comes last. Throws bad_shape, bad_dtype, bad_value for k below 1.
+  // The k nearest rows for the query [size], f32, descending (ties: the first). Exact: reads all rows. A row of zeros
+  // has similarity 0; rows with NaN come last. Throws bad_shape, bad_dtype, bad_value for k below 1.
   std::vector<Near> nearest(const View& query, std::int64_t k) const;
-  // The same of each of the queries [Q,size]: all of them in one pass over the rows.
+  // The same for each query of [Q,size], in one pass over the rows.
   std::vector<std::vector<Near>> nearest_each(const View& queries, std::int64_t k) const;
 
  private:
