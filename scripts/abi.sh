@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Whether programs that were built with an older state of the tree run with a newer one: what abidiff says of the types and functions
 # that the public headers of both declare. Usage: abi.sh OLD [NEW]: commits; without NEW the tree as it stands. Exits 1 where such
-# a program would break and include/attend says the same inline namespace (attend::v0) as before.
+# a program would break and include/attend says the same inline namespace (attend::v1) as before.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

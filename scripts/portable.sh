@@ -81,12 +81,48 @@ done
 
 tree=$out/tree
 build_attend() { # TARGETS OPTION...
-  configure . "$tree" -DATTEND_UNITY_BUILD=ON -DCMAKE_EXE_LINKER_FLAGS="$link" "${@:2}"
+  configure . "$tree" -DATTEND_UNITY_BUILD=ON "-DCMAKE_EXE_LINKER_FLAGS=-s $link" -DCMAKE_MODULE_LINKER_FLAGS=-s "${@:2}"
   # shellcheck disable=SC2086 # several names
   quietly cmake --build "$tree" --target $1
 }
 echo "portable.sh: compiling attend for $target" >&2
-build_attend attend_command -U "Python*" -U "NB_*" -DATTEND_BUILD_PYTHON=OFF
-"$out/bin/c++" --version >"$out/compiler"
+build_attend attend_command -DATTEND_BUILD_PYTHON=OFF
 cp "$tree/attend" "$out/attend"
-"$venv/bin/python" -m ziglang objcopy --strip-all "$out/attend" "$out/attend.stripped" && mv "$out/attend.stripped" "$out/attend"
+# The licences of what is linked in.
+rm -rf "$out/licences" && mkdir "$out/licences"
+while read -r name _ _ _ file; do cp "build/sources/$name/$file" "$out/licences/$name.txt"; done < <(grep -v '^#' scripts/sources.txt)
+zig_files=$("$venv/bin/python" -c 'import ziglang; print(*ziglang.__path__)')/lib
+cp "$zig_files/libcxx/LICENSE.TXT" "$out/licences/libc++.txt"
+case "$target" in *-musl) cp "$zig_files/libc/musl/COPYRIGHT" "$out/licences/musl.txt" ;; esac
+[ $# -gt 0 ] || exit 0
+
+# A wheel is what pip makes of the package's Python alone, with the module, its stub, the command and the licences of what is linked in.
+pure=build/portable/pure
+rm -rf $pure && mkdir -p $pure build/portable/wheels
+export PATH="$venv/bin:$PATH"
+quietly pip wheel --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir $pure -C wheel.cmake=false -C wheel.py-api=py3 .
+cp "$(python -c 'from importlib.metadata import files; print(next(x.locate() for x in files("nanobind") if x.name == "LICENSE"))')" build/portable/nanobind.txt
+make_wheel() { # PYTHON
+  local version suffix tag content
+  version=$("$1" -c 'import sys; print("%d%d" % sys.version_info[:2])')
+  suffix=.abi3.so tag=cp312-abi3
+  [ "$version" -ge 312 ] || { suffix=.cpython-$version-$machine-linux-${target#*-}.so tag=cp$version-cp$version; }
+  echo "portable.sh: a wheel for $tag, $target" >&2
+  build_attend "attend_python $([ "$target" != "$(uname -m)-gnu" ] || echo attend_python_stub)" -U "Python_*" -U "_Python_*" \
+    -DATTEND_BUILD_PYTHON=ON -DATTEND_BUILD_COMMAND=ON "-DPython_EXECUTABLE=$1" "-Dnanobind_DIR=$(python -m nanobind --cmake_dir)" \
+    "-DNB_SUFFIX=$suffix" "-DNB_SUFFIX_S=$suffix"
+  rm -rf "$out/wheel" && mkdir "$out/wheel"
+  quietly wheel unpack --dest "$out/wheel" $pure/*.whl
+  content=("$out"/wheel/attend_cpu-*/)
+  cp "$tree/_core$suffix" "${content[0]}attend"
+  # The stub is what the module says of itself where it runs, which is here.
+  [ ! -f "$tree/python/_core.pyi" ] || cp "$tree/python/_core.pyi" build/portable/_core.pyi
+  cp build/portable/_core.pyi "${content[0]}attend"
+  mkdir "${content[0]}attend/bin" && cp "$out/attend" "${content[0]}attend/bin"
+  cp "$out"/licences/* build/portable/nanobind.txt "$(echo "${content[0]}"attend_cpu-*.dist-info)/licenses"
+  sed -i "s/^Root-Is-Purelib: .*/Root-Is-Purelib: false/; s/^Tag: .*/Tag: $tag-linux_$machine/" "${content[0]}"attend_cpu-*.dist-info/WHEEL
+  quietly wheel pack --dest-dir "$out/wheel" "${content[0]}"
+  quietly auditwheel repair --wheel-dir "$out/wheel/repaired" "$out"/wheel/*.whl
+  mv "$out"/wheel/repaired/*.whl build/portable/wheels
+}
+for python; do make_wheel "$python"; done

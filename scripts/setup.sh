@@ -6,6 +6,7 @@
 #   python and what the Python package needs, and the benchmark
 #   page   what the page that computes is made with
 #   page-models  and what its module for models is: sources that sources.sh fetches
+#   portable  what portable.sh unpacks and compiles for other machines with
 #   test   and what the tests need
 #   fuzz   what the fuzzers need, and what the library does
 #   coverage  what coverage.sh counts branches with
@@ -20,6 +21,7 @@ mpi=(libopenmpi-dev openmpi-bin)
 python=(python3 python3-dev python3-venv)
 page=(emscripten nodejs)
 command -v npm >/dev/null || page+=(npm) # NodeSource's nodejs has it, and goes with none other
+portable=(make xz-utils bzip2)
 test=(libgtest-dev libgmock-dev)
 fuzz=(clang-16 libclang-rt-16-dev llvm)
 coverage=(clang-16 libclang-rt-16-dev llvm-16)
@@ -37,13 +39,14 @@ for group in "${@:-build}"; do
     python) wanted+=("${build[@]}" "${python[@]}") ;;
     page) wanted+=("${build[@]}" "${page[@]}") ;;
     page-models) wanted+=("${build[@]}" "${page[@]}") sources=yes ;;
+    portable) wanted+=("${build[@]}" "${python[@]}" "${portable[@]}") ;;
     test) wanted+=("${build[@]}" "${mpi[@]}" "${python[@]}" "${test[@]}") ;;
     fuzz) wanted+=("${build[@]}" "${fuzz[@]}") ;;
     coverage) wanted+=("${build[@]}" "${coverage[@]}") ;;
     deb) wanted+=("${build[@]}" "${mpi[@]}" "${deb[@]}") ;;
     long) wanted+=("${long[@]}") ;;
     check) wanted+=("${build[@]}" "${mpi[@]}" "${python[@]}" "${page[@]}" "${test[@]}" "${fuzz[@]}" "${check[@]}") ;;
-    *) echo "setup.sh: no group '$group': build, demo, mpi, python, page, page-models, test, fuzz, coverage, deb, long or check" >&2 && exit 2 ;;
+    *) echo "setup.sh: no group '$group': build, demo, mpi, python, page, page-models, portable, test, fuzz, coverage, deb, long or check" >&2 && exit 2 ;;
   esac
 done
 

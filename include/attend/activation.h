@@ -7,7 +7,7 @@
 #include "attend/api.h"
 #include "attend/tensor.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // Elementwise functions.
 enum class ATTEND_API Activation : std::uint8_t {
@@ -43,4 +43,4 @@ struct ATTEND_API ActivationGradients {
 ATTEND_API ActivationGradients activation_gradient(Activation f, const View& dy, const View& x,
                                                    const OptionalView& gated = {});
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

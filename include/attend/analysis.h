@@ -30,7 +30,7 @@
 #include "attend/tensor.h"
 #include "attend/tokenizer.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 class SparseAutoencoder;  // features.h
 struct JacobianLens;      // jacobian_lens.h
@@ -273,4 +273,4 @@ ATTEND_API Averaged<Patching> average(std::span<const Patching> found);
 ATTEND_API Averaged<Attribution> average(std::span<const Attribution> found,
                                          std::span<const std::vector<Range>> spans = {});
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -22,7 +22,7 @@
 #include "attend/tokenizer.h"
 #include "attend/variants.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // What was analysed: names and tokens that the numbers lack. Functions throw bad_shape if there are fewer ids than the
 // numbers need.
@@ -128,4 +128,4 @@ ATTEND_API std::string variants_csv(const Variants& variants, const AnalysisOf& 
 // Columns: layer, head, name, recovered; or layer, position, token, recovered.
 ATTEND_API std::string patching_csv(const Patching& patching, const AnalysisOf& of);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

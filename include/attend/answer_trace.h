@@ -16,7 +16,7 @@
 #include "attend/analysis.h"
 #include "attend/api.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 struct ATTEND_API TraceOptions {
   std::optional<std::int64_t> token = {}, against = {};  // as in AttributeOptions
@@ -66,4 +66,4 @@ ATTEND_API double answer_without(const Model& model, std::span<const std::int64_
                                  std::optional<std::int64_t> row, const TraceOptions& options = {});
 ATTEND_API std::string to_json(const AnswerTrace& trace);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

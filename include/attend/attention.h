@@ -12,7 +12,7 @@
 #include "attend/api.h"
 #include "attend/tensor.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // Where query 0 stands among the keys: query i is level with key i + offset. causal, window, distance_bias and ALiBi
 // use it.
@@ -216,6 +216,6 @@ struct ATTEND_API AttentionSteps {
 ATTEND_API AttentionSteps attention_steps(const View& q, const View& k, const View& v,
                                           const AttentionOptions& options = {});
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1
 
 #include "attend/options.h"  // for programs that find its contents here

@@ -20,7 +20,7 @@
 #include "attend/random.h"
 #include "attend/tensor.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 struct ATTEND_API SelfAttentionOptions {
   bool qkv_bias = false;
@@ -218,4 +218,4 @@ class ATTEND_API MultiHeadAttention {
   bool zero_attention_ = false;
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -20,7 +20,7 @@
 #include "attend/models.h"
 #include "attend/tokenizer.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 class ATTEND_API Chat {
  public:
@@ -52,4 +52,4 @@ class ATTEND_API Chat {
   ModelCache cache_;
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -22,7 +22,7 @@
 #include "attend/models.h"
 #include "attend/tensor.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // A writer into the stream (embedding, head, MLP) or a reader of it (a head's queries, keys or values, an MLP, the
 // output).
@@ -117,4 +117,4 @@ struct ATTEND_API PathPatching {
 ATTEND_API PathPatching path_patch(const Model& model, const AnswerPair& pair, std::span<const CircuitNode> senders,
                                    std::span<const CircuitNode> receivers);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -15,7 +15,7 @@
 
 #include "attend/api.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 struct ATTEND_API ClassOptions {
   // all-MiniLM-L6-v2 and SmolLM2-135M-Instruct, whose heads the experiments name; as for find_model().
@@ -30,4 +30,4 @@ struct ATTEND_API ClassOptions {
 ATTEND_API void class_pages(const ClassOptions& options,
                             const std::function<void(const std::string& name, const std::string& bytes)>& write);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -10,7 +10,7 @@
 #include "attend/models.h"
 #include "attend/tensor.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // [L,H,L,H] each: how much head (layer, head) reads of what head (earlier layer, head) writes; 0 if the second is not
 // in an earlier layer. Norms are Frobenius, W_QK = W_Q^T W_K, W_OV = W_O W_V; ' marks the earlier head.
@@ -26,4 +26,4 @@ struct ATTEND_API Composition {
 // that are not encoder-decoders. f32; never makes an E x E matrix.
 ATTEND_API Composition composition(const Model& model, bool encoder = false);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -8,7 +8,7 @@
 
 #include "attend/api.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // The kind of failure. The message names the argument, what was expected and what came.
 enum class ATTEND_API ErrorCode {
@@ -47,4 +47,4 @@ class ATTEND_API Error : public std::runtime_error {
   std::size_t function_size_;
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -22,7 +22,7 @@
 #include "attend/recording.h"
 #include "attend/tensor.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 enum class ATTEND_API WeightInit {
   uniform,  // torch.rand, between 0 and 1: w_query [d_k,E], used as w x
@@ -159,4 +159,4 @@ ATTEND_API Recording to_recording(const Trace& trace);
 // others. The style applies to page and pictures.
 ATTEND_API void write_trace(const std::string& path, const Trace& trace, const TextStyle& style = {});
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -27,7 +27,7 @@
 #include "attend/tensor.h"
 #include "attend/tensor_files.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // A place in one layer.
 struct ATTEND_API LayerPlace {
@@ -130,4 +130,4 @@ struct ATTEND_API FeatureValue {
 ATTEND_API std::vector<FeatureValue> strongest_features(const Features& found, std::int64_t row = -1,
                                                         std::int64_t count = 10);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

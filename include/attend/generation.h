@@ -12,7 +12,7 @@
 
 #include "attend/api.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // Adds `bias` to the logit of the last id when the text ends with the ids before it. A single id always gets it.
 struct ATTEND_API SequenceBias {
@@ -80,4 +80,4 @@ struct ATTEND_API GeneratedSequence {
   double score = 0;               // with beams
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

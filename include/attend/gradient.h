@@ -23,7 +23,7 @@
 #include "attend/models.h"
 #include "attend/tensor.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // A number of a pass over N ids.
 enum class ATTEND_API GradientOf : std::uint8_t {
@@ -85,4 +85,4 @@ struct ATTEND_API GradientBytes {
 };
 ATTEND_API GradientBytes gradient_bytes(const Model& model, std::int64_t tokens, std::int64_t decoder_tokens = 0);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

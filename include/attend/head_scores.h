@@ -13,7 +13,7 @@
 #include "attend/attention.h"
 #include "attend/tensor.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // A number for each behaviour of a head (docs/inside.md); absent if unknown.
 struct ATTEND_API HeadKinds {
@@ -107,4 +107,4 @@ ATTEND_API std::vector<HeadScores> head_scores(const View& q, const View& k, con
                                                const std::optional<View>& lse_low = {},
                                                const std::optional<View>& key_sizes = {});
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

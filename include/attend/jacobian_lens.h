@@ -17,7 +17,7 @@
 #include "attend/models.h"
 #include "attend/tensor.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // J of layer l [E,E]: row e is the derivative of number e of the stream after the last layer (before the last norm) by
 // the stream after layer l. For each row it sums over this and all later rows, then averages over rows and prompts.
@@ -48,4 +48,4 @@ struct ATTEND_API JacobianOptions {
 ATTEND_API JacobianLens jacobian_lens(const Model& model, std::span<const std::vector<std::int64_t>> prompts,
                                       const JacobianOptions& options = {}, JacobianLens so_far = {});
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

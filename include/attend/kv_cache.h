@@ -14,7 +14,7 @@
 #include "attend/attention.h"
 #include "attend/tensor.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // Keys [B,Hkv,T,D] and values [B,Hkv,T,Dv] with growing T, in blocks of 256 positions. Appending never moves data, and
 // forks share full blocks.
@@ -90,4 +90,4 @@ ATTEND_API AttentionResult attention(const View& q, const KvCache& cache, const 
 ATTEND_API AttentionResult attention(const View& q, std::span<const KvCache* const> caches,
                                      const AttentionOptions& options = {}, const ForwardOptions& wanted = {});
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -31,7 +31,7 @@
 #include "attend/tensor.h"
 #include "attend/vectors.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // A text's role decides its marker, its longest length and which tokens have vectors. A query is filled up with masks,
 // which have vectors; a document's punctuation has none (as the folder says).
@@ -116,4 +116,4 @@ class ATTEND_API TokenVectorFile {
   Tensor starts_;
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

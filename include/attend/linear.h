@@ -16,7 +16,7 @@
 #include "attend/random.h"
 #include "attend/tensor.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // Rows [first,last) as numbers, [last - first,columns] f32, with ggml's bits. Throws bad_shape, bad_value.
 ATTEND_API Tensor dequantize(const QuantizedView& matrix, std::int64_t first, std::int64_t last);
@@ -126,4 +126,4 @@ class ATTEND_API Embedding {
   Tensor weight_;  // [count,E]
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -17,7 +17,7 @@
 #include "attend/picture.h"
 #include "attend/recording.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // A head and its scores, which have the item and the model's number.
 //
@@ -131,4 +131,4 @@ ATTEND_API Picture head_strip(const Recording& recording, std::int64_t layer, st
 ATTEND_API Picture head_links(const Recording& recording, std::int64_t layer, std::int64_t head,
                               const LookOptions& options = {});
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -32,7 +32,7 @@
 #include "attend/tensor.h"
 #include "attend/tokenizer.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 struct ATTEND_API ModelOptions {
   // Compute in f32 or bf16. By default quantized weights stay quantized and are computed in f32. Other models use the
@@ -199,4 +199,4 @@ class ATTEND_API Model {
   std::shared_ptr<const Parts> parts_;
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

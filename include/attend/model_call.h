@@ -18,7 +18,7 @@
 #include "attend/recording.h"
 #include "attend/tensor.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // The keys and values that a decoder has computed for one sequence, in every layer. For an encoder-decoder also those
 // of the encoder's text. A copy is a fork. With longrope (docs/models.md), cached keys keep the rotation they were
@@ -137,4 +137,4 @@ struct ATTEND_API ModelCall {
   std::function<void(ModelPlace place, std::int64_t layer, const View& values)> observe = {};
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -15,7 +15,7 @@
 #include "attend/api.h"
 #include "attend/quantized.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // A model in the cache of `attend model --get` ($XDG_CACHE_HOME/attend/models, else ~/.cache/attend/models) or of
 // Hugging Face's tools ($HF_HUB_CACHE, else $HF_HOME/hub, else ~/.cache/huggingface/hub).
@@ -53,4 +53,4 @@ ATTEND_API std::optional<QuantizedType> file_type_named(std::string_view name);
 // read differently. Throws bad_value for a type that is not one of file_type_named().
 ATTEND_API Quantized quantize(const std::filesystem::path& model, const std::filesystem::path& out, QuantizedType type);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -17,7 +17,7 @@
 #include "attend/generation.h"
 #include "attend/quantized.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // How a model computes; docs/models.md lists the known models.
 enum class ATTEND_API ModelFamily : std::uint8_t {
@@ -94,4 +94,4 @@ struct ATTEND_API ModelInfo {
   bool encoder_decoder() const;
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

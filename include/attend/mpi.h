@@ -13,7 +13,7 @@
 #include "attend/api.h"
 #include "attend/ring.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // The ranks of a communicator. The caller calls MPI_Init_thread (MPI_THREAD_FUNNELED or more) and MPI_Finalize.
 //
@@ -55,6 +55,6 @@ class ATTEND_API MpiRanks final : public RingTransport {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1
 
 #endif

@@ -7,7 +7,7 @@
 #include "attend/api.h"
 #include "attend/tensor.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // (x - mean) / sqrt(variance + eps) * weight + bias, as torch.nn.LayerNorm (Ba et al. 2016).
 class ATTEND_API LayerNorm {
@@ -44,4 +44,4 @@ class ATTEND_API RmsNorm {
   double eps_;
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

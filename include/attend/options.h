@@ -11,7 +11,7 @@
 #include "attend/attention.h"
 #include "attend/tensor.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // An option that is a tensor: its name, what it may be, and its member in AttentionOptions and the gradients.
 struct ATTEND_API TensorOption {
@@ -46,4 +46,4 @@ struct ATTEND_API NumberOption {
 ATTEND_API std::span<const TensorOption> tensor_options();
 ATTEND_API std::span<const NumberOption> number_options();
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

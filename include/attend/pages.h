@@ -15,7 +15,7 @@
 #include "attend/api.h"
 #include "attend/recording.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 struct ATTEND_API Page {
   std::string html;
@@ -58,4 +58,4 @@ ATTEND_API Page live_page(const std::filesystem::path& model, const Recording& t
                           const LivePageOptions& options = {});
 #endif
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -20,7 +20,7 @@
 #include "attend/tensor.h"
 #include "attend/tokenizer.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 struct ATTEND_API PassagesOptions {
   // The number: a logit, log probabilities or a cosine, with types, decoder_ids, edits and memory. observe is refused.
@@ -60,4 +60,4 @@ enum class ATTEND_API PassageBy : std::uint8_t {
 // The tokens of each passage. A token shared by two belongs to the first.
 ATTEND_API std::vector<Range> passages_of(std::string_view text, const Encoding& encoding, PassageBy by);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -19,7 +19,7 @@
 #include "attend/api.h"
 #include "attend/tensor.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // How values map to colours: linearly, by square root or by logarithm. sqrt and log show small weights beside a large
 // one and take no negative values. With log and low = 0, the lightest colour stands for a power of ten, three to four
@@ -218,4 +218,4 @@ struct ATTEND_API Picture {
 // The distinct characters of a text, in order, that a PNG shows as boxes. Same errors as png_heat_map() for its font.
 ATTEND_API std::string missing_characters(std::string_view text);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

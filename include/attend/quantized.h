@@ -8,7 +8,7 @@
 #include "attend/api.h"
 #include "attend/dtype.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // Layouts and names of ggml (github.com/ggml-org/ggml, src/ggml-common.h). Blocks lie along a row.
 enum class ATTEND_API QuantizedType : std::uint8_t {
@@ -55,4 +55,4 @@ struct ATTEND_API QuantizedView {
   std::int64_t row_bytes() const { return columns / block_size(type) * block_bytes(type); }
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

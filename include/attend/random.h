@@ -8,7 +8,7 @@
 #include "attend/api.h"
 #include "attend/tensor.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // PyTorch's CPU generator (MT19937). Generator(seed) is torch.manual_seed(seed). The order of calls matters, as in
 // PyTorch. A copy continues alone from the same state. Tensors are drawn in row-major order, f32 or f64; others throw
@@ -48,4 +48,4 @@ class ATTEND_API Generator {
   std::optional<double> kept_normal_;
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -25,7 +25,7 @@
 #include "attend/quantized.h"
 #include "attend/summary.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 struct ATTEND_API RecordOptions {
   std::int64_t top = 8;                         // how many of a row's largest weights, at least 1
@@ -211,4 +211,4 @@ class ATTEND_API Recorder {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -15,7 +15,7 @@
 #include "attend/attention.h"
 #include "attend/tensor.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // How ranks exchange bytes. Implementations: attend/mpi.h (MPI), the Python package (torch.distributed),
 // threads_as_ranks(). The library calls it only from the thread that makes the call.
@@ -132,4 +132,4 @@ ATTEND_API RingPlan plan_ring(const Dims& q, const Dims& k, const Dims& v, DType
                               const AttentionOptions& options = {}, bool backward = false, const RingCosts& costs = {},
                               const RingOptions& ring = {});
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -9,7 +9,7 @@
 #include "attend/api.h"
 #include "attend/tensor.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // How angles are stretched for texts longer than in training.
 enum class ATTEND_API RotaryScaling : std::uint8_t {
@@ -64,4 +64,4 @@ class ATTEND_API RotaryEmbedding {
   double factor_ = 1;  // of cos and sin
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -17,7 +17,7 @@
 #include "attend/gradient.h"
 #include "attend/tensor.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 enum class ATTEND_API SaliencyMethod : std::uint8_t {
   integrated,  // (e - b) . mean over the path of df/de; e: embedding, b: baseline (Sundararajan et al. 2017)
@@ -57,4 +57,4 @@ ATTEND_API Saliency saliency(const Model& model, std::span<const std::int64_t> i
                              const SaliencyOptions& options = {});
 ATTEND_API std::string to_json(const Saliency& saliency, const TensorJson& tensor = {});
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -19,7 +19,7 @@
 #include "attend/api.h"
 #include "attend/tensor.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 struct ATTEND_API ScoreOptions {
   // Softmax depends only on differences of scores. So subtract the mean score of all keys that the query sees, one
@@ -99,4 +99,4 @@ struct ATTEND_API ValueSplit {
 ATTEND_API ValueSplit explain_value(const Model& model, std::span<const std::int64_t> ids, Head head, std::int64_t key,
                                     const ValueOptions& options = {});
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -28,7 +28,7 @@
 #include "attend/recording.h"
 #include "attend/tokenizer.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 struct ATTEND_API TextOptions {
   std::optional<std::string> second = {};  // the second text of a pair
@@ -168,4 +168,4 @@ class ATTEND_API Growth {
 ATTEND_API std::string to_json(const ModelInfo& info);
 ATTEND_API std::string to_json(std::span<const NextToken> next);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -24,7 +24,7 @@
 #include "attend/api.h"
 #include "attend/models.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // The positive weights, by ascending word id; all others are 0.
 struct ATTEND_API SparseVector {
@@ -47,4 +47,4 @@ ATTEND_API SparseEmbeddings embed_sparse(const Model& model, std::span<const std
 ATTEND_API SparseEmbeddings embed_sparse(const Model& model, std::initializer_list<std::string_view> texts,
                                          const EmbedOptions& options = {});
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

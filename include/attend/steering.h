@@ -22,7 +22,7 @@
 #include "attend/api.h"
 #include "attend/models.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // llama.cpp's control vector, with its numbering: the direction of layer n is added to that layer's output, the stream
 // before layer n + 1 (ModelPlace::residual). As there, layer 0 has none.
@@ -57,4 +57,4 @@ using TextPair = std::pair<std::string, std::string>;
 ATTEND_API Steering make_steering(const Model& model, std::span<const TextPair> pairs,
                                   const SteeringOptions& options = {});
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -22,7 +22,7 @@
 #include "attend/kv_cache.h"
 #include "attend/tensor.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // The size of a map of R x C blocks: query i is in row floor(i R / Tq), R at most Tq; likewise for keys.
 struct ATTEND_API MapSize {
@@ -131,4 +131,4 @@ struct ATTEND_API AttentionMap {
 ATTEND_API AttentionMap attention_map(MapSize blocks, const View& q, const View& k, const std::optional<View>& lse,
                                       const AttentionOptions& options = {}, const WeightsOptions& part = {});
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

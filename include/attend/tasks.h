@@ -29,7 +29,7 @@
 #include "attend/tensor.h"
 #include "attend/tokenizer.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // A text, or a pair.
 struct ATTEND_API TaskText {
@@ -129,4 +129,4 @@ ATTEND_API std::vector<std::vector<Filling>> fill(const Model& model, std::strin
 // head; an encoder-decoder's decoder reads the same ids.
 ATTEND_API Tensor task_logits(const Model& model, std::span<const std::int64_t> ids, const ModelCall& call = {});
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

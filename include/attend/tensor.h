@@ -30,7 +30,7 @@
 #define ATTEND_LIFETIMEBOUND
 #endif
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // "f32", "f64", "bf16", "f16", "i64", "i8", "u8", "bool"
 ATTEND_API std::string_view name_of(DType dtype);
@@ -293,4 +293,4 @@ class ATTEND_API OptionalView : public std::optional<View> {
   OptionalView(const std::optional<Tensor>&&) = delete;
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

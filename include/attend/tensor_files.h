@@ -20,7 +20,7 @@
 #include "attend/api.h"
 #include "attend/tensor.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 using TensorMap = std::map<std::string, Tensor, std::less<>>;
 // Tensors to write, in this order; views_of() gives the order of the names.
@@ -112,4 +112,4 @@ ATTEND_API void write_file(const std::filesystem::path& path, std::string_view b
 // The text that PyTorch 2 prints (default options: 4 decimals, 80 columns, long axes summarised).
 ATTEND_API std::string format_tensor(const View& tensor);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

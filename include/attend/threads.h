@@ -7,7 +7,7 @@
 
 #include "attend/api.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // The most threads that work on a call, in the whole program. Never more than the program's processors, and never more
 // than the host's oneTBB or HostThreads allow. If the system gives no thread, the calling one does the work. Throws
@@ -55,4 +55,4 @@ class ATTEND_API InterruptCheck {
   InterruptCheck* outer_;
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -22,7 +22,7 @@
 #include "attend/api.h"
 #include "attend/tensor.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // The tokens of a text or a pair, in order.
 struct ATTEND_API Encoding {
@@ -90,4 +90,4 @@ class ATTEND_API Tokenizer {
   std::shared_ptr<const Parts> parts_;
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

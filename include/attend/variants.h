@@ -18,7 +18,7 @@
 #include "attend/models.h"
 #include "attend/tensor.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // A text and words in it. A word is what stands between punctuation and blanks; several in a row also count as one. The
 // first occurrence is meant.
@@ -76,4 +76,4 @@ ATTEND_API VariantBaselines baselines(const Variants& variants);
 // texts: {"text", "ids", "words", "query", "target", "other", "weights" [L,H,N]} each, and "held" [L,H].
 ATTEND_API std::string to_json(const Variants& variants, const TensorJson& tensor = {});
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -13,7 +13,7 @@
 #include "attend/api.h"
 #include "attend/tensor.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // Writes an .npy file [N,size], f32, with any number of rows. It appears, or replaces the old file, only at commit();
 // otherwise nothing is left.
@@ -60,4 +60,4 @@ class ATTEND_API VectorFile {
   View rows_;
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -9,7 +9,7 @@
 
 #include "attend/api.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // Drops commas and a leading byte order mark (U+FEFF), and splits on Unicode white space, as Python's split(). Throws
 // bad_value, naming the byte, for text that is not UTF-8.
@@ -28,4 +28,4 @@ class ATTEND_API Vocabulary {
   std::vector<std::string> words_;
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -12,7 +12,7 @@ import functools
 import threading
 import warnings
 from collections.abc import Sequence
-from typing import Any, Literal, Unpack, overload
+from typing import Any, Literal, overload
 
 import torch
 from torch import is_autocast_enabled
@@ -22,6 +22,7 @@ from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 from torch.nn import functional
 from torch.nn.attention.bias import CausalBias
+from typing_extensions import Unpack
 
 from . import _core
 from . import _torch_operators as operators

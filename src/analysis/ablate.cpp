@@ -14,7 +14,7 @@
 #include "core/parallel.h"
 #include "models/tasks/head.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -480,4 +480,4 @@ std::string to_json(const Ablation& x, const TensorJson& tensor) {
   return text_of(ablation);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

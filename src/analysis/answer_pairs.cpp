@@ -5,7 +5,7 @@
 #include "core/from_end.h"
 #include "core/message.h"
 
-namespace attend::inline v0::analysis {
+namespace attend::inline v1::analysis {
 
 void check_pairs(std::string_view function, std::span<const AnswerPair> pairs, const ModelInfo& info) {
   if (pairs.empty()) fail(ErrorCode::bad_value, function, "there is no pair of texts");
@@ -32,4 +32,4 @@ double difference(const Model::Parts& parts, std::string_view function, const Te
          static_cast<double>(logits.data<float>()[pair.against]);
 }
 
-}  // namespace attend::inline v0::analysis
+}  // namespace attend::inline v1::analysis

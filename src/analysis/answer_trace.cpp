@@ -12,7 +12,7 @@
 #include "analysis/splits.h"
 #include "core/message.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -197,4 +197,4 @@ std::string to_json(const AnswerTrace& x) {
                   {"heads", std::move(heads)}});
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

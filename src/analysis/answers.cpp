@@ -8,7 +8,7 @@
 #include "core/parallel.h"
 #include "io/file.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -37,9 +37,9 @@ std::optional<std::int64_t> token_of_word(const Tokenizer& tokenizer, std::strin
   return ids.size() == 1 && ids != alone ? std::optional(ids[0]) : std::nullopt;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1
 
-namespace attend::inline v0::analysis {
+namespace attend::inline v1::analysis {
 
 namespace {
 
@@ -127,4 +127,4 @@ void for_each_answer(const models::Output& output, const Tensor& hidden,
   }
 }
 
-}  // namespace attend::inline v0::analysis
+}  // namespace attend::inline v1::analysis

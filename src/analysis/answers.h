@@ -12,7 +12,7 @@
 #include "attend/models.h"
 #include "models/model.h"
 
-namespace attend::inline v0::analysis {
+namespace attend::inline v1::analysis {
 
 // The family's last norm of x [R,E] -> [R,E], f32.
 Tensor finished(const Model::Parts& parts, Tensor x);
@@ -42,4 +42,4 @@ std::int64_t answers_at_once(std::int64_t logits);
 void for_each_answer(const models::Output& output, const Tensor& hidden,
                      const std::function<void(std::int64_t, std::span<const float>)>& body);
 
-}  // namespace attend::inline v0::analysis
+}  // namespace attend::inline v1::analysis

@@ -12,7 +12,7 @@
 #include "attend/analysis.h"
 #include "models/model.h"
 
-namespace attend::inline v0::analysis {
+namespace attend::inline v1::analysis {
 
 // Why a token comes. The pass is over ids() and decoder_ids(), with cache(), before watcher()'s eyes.
 class Attributing {
@@ -64,4 +64,4 @@ class Lensing {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace attend::inline v0::analysis
+}  // namespace attend::inline v1::analysis

@@ -19,7 +19,7 @@
 #include "layers/rows.h"
 #include "models/tasks/head.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -459,4 +459,4 @@ std::string to_json(const Attribution& x, const TensorJson& tensor) {
   return text_of(why);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -4,7 +4,7 @@
 #include "attend/analysis.h"
 #include "core/message.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -178,4 +178,4 @@ Averaged<Attribution> average(std::span<const Attribution> found, std::span<cons
   return out;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -6,7 +6,7 @@
 #include "attention/cached_blocks.h"
 #include "layers/rows.h"
 
-namespace attend::inline v0::analysis {
+namespace attend::inline v1::analysis {
 
 namespace {
 
@@ -39,4 +39,4 @@ void multiply_by_values(const models::AttentionStep& step, const KvCache& cache,
   });
 }
 
-}  // namespace attend::inline v0::analysis
+}  // namespace attend::inline v1::analysis

@@ -4,7 +4,7 @@
 #include "attend/kv_cache.h"
 #include "models/batch.h"
 
-namespace attend::inline v0::analysis {
+namespace attend::inline v1::analysis {
 
 // q [1,H,1,D] of a row -> its weights of the first `length` keys, [1,H,1,length] f32.
 Tensor row_weights(const models::AttentionStep& step, const View& q, const KvCache& cache, std::int64_t row,
@@ -14,4 +14,4 @@ Tensor row_weights(const models::AttentionStep& step, const View& q, const KvCac
 void multiply_by_values(const models::AttentionStep& step, const KvCache& cache, std::int64_t length,
                         const float* direction, float* weights);
 
-}  // namespace attend::inline v0::analysis
+}  // namespace attend::inline v1::analysis

@@ -15,7 +15,7 @@
 #include "core/message.h"
 #include "layers/rows.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -363,4 +363,4 @@ std::string to_json(const Circuit& x, const Edges& edges) {
                   {"tried", std::move(tried)}});
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -16,7 +16,7 @@
 #include "models/layer_parts.h"
 #include "models/model.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -160,4 +160,4 @@ Composition composition(const Model& model, bool encoder) {
   return found;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -10,7 +10,7 @@
 #include "layers/rows.h"
 #include "models/tasks/head.h"
 
-namespace attend::inline v0::analysis {
+namespace attend::inline v1::analysis {
 
 namespace {
 
@@ -135,4 +135,4 @@ Direction before_last_norm(const Model::Parts& parts, const Direction& read, con
       parts.family);
 }
 
-}  // namespace attend::inline v0::analysis
+}  // namespace attend::inline v1::analysis

@@ -10,7 +10,7 @@
 #include "models/batch.h"
 #include "models/model.h"
 
-namespace attend::inline v0::analysis {
+namespace attend::inline v1::analysis {
 
 // The sum of u[e] x[e], and bias.
 struct Direction {
@@ -34,4 +34,4 @@ Direction label_row(const models::TaskHead& head, std::int64_t label, const std:
 // How the stream x [E], f32, is read after all layers, where what the family makes of it at last is read so.
 Direction before_last_norm(const Model::Parts& parts, const Direction& read, const float* x);
 
-}  // namespace attend::inline v0::analysis
+}  // namespace attend::inline v1::analysis

@@ -7,7 +7,7 @@
 #include "core/message.h"
 #include "layers/rows.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 std::string name_of(const CircuitNode& node) {
   using Kind = CircuitNode::Kind;
@@ -173,4 +173,4 @@ Tensor EdgeGraph::projected(const CircuitNode& node, const Tensor& x) const {
 
 }  // namespace analysis
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

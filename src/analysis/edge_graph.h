@@ -9,7 +9,7 @@
 #include "models/layer_parts.h"
 #include "models/model.h"
 
-namespace attend::inline v0::analysis {
+namespace attend::inline v1::analysis {
 
 // How many of the sources, which stand in the order of the pass, stand before a reader. parallel: its MLP doesn't read
 // what its own layer's heads write.
@@ -62,4 +62,4 @@ class EdgeGraph {
   std::vector<CircuitNode> sources_, receivers_;
 };
 
-}  // namespace attend::inline v0::analysis
+}  // namespace attend::inline v1::analysis

@@ -11,7 +11,7 @@
 #include "core/message.h"
 #include "layers/rows.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -193,4 +193,4 @@ Edges edges(const Model& model, std::span<const AnswerPair> pairs, const EdgeOpt
   return out;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

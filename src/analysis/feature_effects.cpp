@@ -6,7 +6,7 @@
 #include "core/message.h"
 #include "models/edits.h"
 
-namespace attend::inline v0::analysis {
+namespace attend::inline v1::analysis {
 
 namespace {
 
@@ -45,4 +45,4 @@ void FeatureEffects::explain(Attribution& out) {
   out.feature_error = along(u_, found.error.data<float>());
 }
 
-}  // namespace attend::inline v0::analysis
+}  // namespace attend::inline v1::analysis

@@ -8,7 +8,7 @@
 #include "analysis/features.h"
 #include "attend/analysis.h"
 
-namespace attend::inline v0::analysis {
+namespace attend::inline v1::analysis {
 
 // Of the row that attribute() explains.
 class FeatureEffects {
@@ -29,4 +29,4 @@ class FeatureEffects {
   std::vector<double> u_;
 };
 
-}  // namespace attend::inline v0::analysis
+}  // namespace attend::inline v1::analysis

@@ -9,7 +9,7 @@
 #include "core/message.h"
 #include "models/edits.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace analysis {
 
@@ -123,4 +123,4 @@ std::vector<FeatureValue> strongest_features(const Features& found, std::int64_t
   return all;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

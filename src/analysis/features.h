@@ -7,7 +7,7 @@
 #include "analysis/sparse_autoencoder.h"
 #include "models/model.h"
 
-namespace attend::inline v0::analysis {
+namespace attend::inline v1::analysis {
 
 // Whether what stands there is the stream, or added to it.
 bool is_of_stream(ModelPlace at);
@@ -41,4 +41,4 @@ class FeatureReading {
   Tensor x_, y_;
 };
 
-}  // namespace attend::inline v0::analysis
+}  // namespace attend::inline v1::analysis

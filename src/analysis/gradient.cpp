@@ -13,7 +13,7 @@
 #include "models/edits.h"
 #include "models/pass_back.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -358,4 +358,4 @@ GradientBytes gradient_bytes(const Model& model, std::int64_t tokens, std::int64
   return {kept.all, kept.streams};
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

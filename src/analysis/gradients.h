@@ -9,7 +9,7 @@
 #include "attend/gradient.h"
 #include "models/backward.h"
 
-namespace attend::inline v0::analysis {
+namespace attend::inline v1::analysis {
 
 // What else looks at the passes: at all places of the one forward, and at every attention of the one back.
 struct Shown {
@@ -28,4 +28,4 @@ std::vector<Gradient> gradients(const Model& model, std::span<const std::int64_t
 Gradient number(const Model& model, std::span<const std::int64_t> ids, const GradientOptions& options,
                 std::span<const Knockout> knockouts);
 
-}  // namespace attend::inline v0::analysis
+}  // namespace attend::inline v1::analysis

@@ -6,7 +6,7 @@
 #include "core/message.h"
 #include "io/file.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -62,4 +62,4 @@ std::vector<Head> heads_named(std::span<const std::string> names, AttentionKind&
   return heads;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

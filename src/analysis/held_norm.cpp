@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numeric>
 
-namespace attend::inline v0::analysis {
+namespace attend::inline v1::analysis {
 
 HeldNorm::HeldNorm(const models::Norm& of, const Tensor& x) : norm(of) {
   const std::int64_t E = x.size(1);
@@ -49,4 +49,4 @@ void add_row(const View& bias, Tensor& x) {
     for (std::int64_t e = 0; e < E; ++e) to[e] += from[e];
 }
 
-}  // namespace attend::inline v0::analysis
+}  // namespace attend::inline v1::analysis

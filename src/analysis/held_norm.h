@@ -7,7 +7,7 @@
 #include "attend/tensor.h"
 #include "models/batch.h"
 
-namespace attend::inline v0::analysis {
+namespace attend::inline v1::analysis {
 
 struct HeldNorm {
   models::Norm norm;
@@ -28,4 +28,4 @@ struct HeldNorm {
 // bias [E] is added to each row of x [R,E].
 void add_row(const View& bias, Tensor& x);
 
-}  // namespace attend::inline v0::analysis
+}  // namespace attend::inline v1::analysis

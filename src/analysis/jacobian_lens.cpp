@@ -17,7 +17,7 @@
 #include "io/file.h"
 #include "models/pass_back.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -215,4 +215,4 @@ JacobianLens JacobianLens::load(const std::filesystem::path& path) {
   return lens;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -6,7 +6,7 @@
 
 #include "attend/jacobian_lens.h"
 
-namespace attend::inline v0::analysis {
+namespace attend::inline v1::analysis {
 
 // Throws bad_value for a lens of another model.
 void check_jacobians(std::string_view function, const JacobianLens& lens, const ModelInfo& info);
@@ -14,4 +14,4 @@ void check_jacobians(std::string_view function, const JacobianLens& lens, const 
 // J x of rows [R,E] of the stream before a layer; the embedding and what stands after the last layer are as they are.
 Tensor meant_at_last(const JacobianLens& lens, std::int64_t layer, Tensor rows);
 
-}  // namespace attend::inline v0::analysis
+}  // namespace attend::inline v1::analysis

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // Of f32 the shortest decimals that read back as the same.
 Json nested(const View& x) {
@@ -49,4 +49,4 @@ Json json_of(const AttributionPart& part) {
   return json;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

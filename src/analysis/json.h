@@ -8,7 +8,7 @@
 
 #include "attend/analysis.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 using Json = nlohmann::ordered_json;
 
@@ -35,4 +35,4 @@ Json json_of(const AttributionPart& part);
 // What is no UTF-8 is replaced.
 std::string text_of(const Json& json);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

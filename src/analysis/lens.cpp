@@ -12,7 +12,7 @@
 #include "core/message.h"
 #include "layers/rows.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -175,4 +175,4 @@ std::string to_json(const Lens& x, std::span<const std::int64_t> positions, cons
                   {"rank", json("rank", x.rank)}});
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

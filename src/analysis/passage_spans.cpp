@@ -3,7 +3,7 @@
 
 #include "attend/passages.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -49,4 +49,4 @@ std::vector<Range> passages_of(std::string_view text, const Encoding& encoding, 
   return found;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -13,7 +13,7 @@
 #include "layers/rows.h"
 #include "models/model.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -225,4 +225,4 @@ std::string to_json(const Passages& x, const TensorJson& tensor) {
                   {"measured", tensors("measured", x.measured)}});
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

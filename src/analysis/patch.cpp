@@ -5,7 +5,7 @@
 #include "analysis/patching.h"
 #include "analysis/stream.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -182,4 +182,4 @@ std::string to_json(const Patching& x, const TensorJson& tensor) {
                   {"recovered", Tensors(tensor)("recovered", x.recovered)}});
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

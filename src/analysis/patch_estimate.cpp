@@ -8,7 +8,7 @@
 #include "layers/rows.h"
 #include "models/model.h"
 
-namespace attend::inline v0::analysis::patching {
+namespace attend::inline v1::analysis::patching {
 
 namespace {
 
@@ -138,4 +138,4 @@ void estimate(const Model& model, Asked& asked) {
   Estimate(model, asked).run();
 }
 
-}  // namespace attend::inline v0::analysis::patching
+}  // namespace attend::inline v1::analysis::patching

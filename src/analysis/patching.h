@@ -13,7 +13,7 @@
 #include "core/from_end.h"
 #include "models/edits.h"
 
-namespace attend::inline v0::analysis::patching {
+namespace attend::inline v1::analysis::patching {
 
 inline constexpr const char* patch_function = "patch";
 
@@ -146,4 +146,4 @@ struct Asked {
 // one.
 void estimate(const Model& model, Asked& asked);
 
-}  // namespace attend::inline v0::analysis::patching
+}  // namespace attend::inline v1::analysis::patching

@@ -7,7 +7,7 @@
 #include "layers/rows.h"
 #include "models/layer_parts.h"
 
-namespace attend::inline v0::analysis {
+namespace attend::inline v1::analysis {
 
 namespace {
 
@@ -209,4 +209,4 @@ void pass_of(std::string_view function, const Model& model, const Text& text, co
   while (stream.layer() <= pieces.last()) stream.advance(&pieces);
 }
 
-}  // namespace attend::inline v0::analysis
+}  // namespace attend::inline v1::analysis

@@ -16,7 +16,7 @@
 #include "layers/rows.h"
 #include "models/model.h"
 
-namespace attend::inline v0::analysis {
+namespace attend::inline v1::analysis {
 
 // Where a stream is looked at: before what reads it.
 enum class ReadBy : std::uint8_t {
@@ -92,4 +92,4 @@ using PartBody = std::function<void(const AttributionPart& which, const Tensor& 
 // there; the biases come last. Together they are the stream. A head by token comes once for each token, its key.
 void for_each_part(const Model::Parts& parts, const RowPieces& pieces, std::int64_t layer, const PartBody& body);
 
-}  // namespace attend::inline v0::analysis
+}  // namespace attend::inline v1::analysis

@@ -12,7 +12,7 @@
 #include "models/families/embeddings.h"
 #include "models/model.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -336,4 +336,4 @@ std::string to_json(const Saliency& x, const TensorJson& tensor) {
   return text_of(json);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -20,7 +20,7 @@
 #include "models/layer_parts.h"
 #include "models/model.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -381,4 +381,4 @@ std::string to_json(const ScoreSplit& x, const TensorJson& tensor) {
                   {"pairs", json("pairs", x.pairs)}});
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -13,7 +13,7 @@
 #include "core/from_end.h"
 #include "core/message.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -320,4 +320,4 @@ FeatureEdit SparseAutoencoder::added(std::int64_t feature, double value) const {
   return made;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

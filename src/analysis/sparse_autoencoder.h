@@ -7,7 +7,7 @@
 #include "attend/features.h"
 #include "attend/layers.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 struct SparseAutoencoder::State {
   enum class Kind : std::uint8_t { relu, jumprelu, topk, gated };
@@ -55,4 +55,4 @@ RowSizes normalise(const SparseAutoencoder::State& of, Tensor& x);
 Tensor without_features(const SparseAutoencoder::State& of, const View& x);
 
 }  // namespace analysis
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

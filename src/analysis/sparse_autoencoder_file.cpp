@@ -9,7 +9,7 @@
 #include "analysis/sparse_autoencoder.h"
 #include "io/json_file.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -289,4 +289,4 @@ SparseAutoencoder SparseAutoencoder::of(std::string_view config, const TensorMap
   return read(std::string(config), place.in("config"), weights, place.in("weights"), options);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

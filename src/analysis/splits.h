@@ -12,7 +12,7 @@
 #include "models/layer_parts.h"
 #include "models/model.h"
 
-namespace attend::inline v0::analysis {
+namespace attend::inline v1::analysis {
 
 // A pass over a text, up to and with the last of the pieces' layers. With what a cache, or null, has before them, over
 // their rows alone. Throws bad_value for another text's cache, and for one where a model is no decoder alone.
@@ -73,4 +73,4 @@ class SplittingValue {
   ValueSplit out_;
 };
 
-}  // namespace attend::inline v0::analysis
+}  // namespace attend::inline v1::analysis

@@ -8,7 +8,7 @@
 #include "layers/rows.h"
 #include "models/edits.h"
 
-namespace attend::inline v0::analysis {
+namespace attend::inline v1::analysis {
 
 namespace {
 
@@ -175,4 +175,4 @@ void LayerProgress::tell(std::int64_t layer, double share) {
   progress_(1 - left / steps(layers_));
 }
 
-}  // namespace attend::inline v0::analysis
+}  // namespace attend::inline v1::analysis

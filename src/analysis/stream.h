@@ -12,7 +12,7 @@
 #include "attend/tensor.h"
 #include "models/model.h"
 
-namespace attend::inline v0::analysis {
+namespace attend::inline v1::analysis {
 
 // Which texts of a stream go together, one after another: a text may go several times.
 using Copies = std::vector<std::size_t>;
@@ -92,4 +92,4 @@ class LayerProgress {
   const std::function<void(double)>& progress_;
 };
 
-}  // namespace attend::inline v0::analysis
+}  // namespace attend::inline v1::analysis

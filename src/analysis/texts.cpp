@@ -5,7 +5,7 @@
 #include "core/from_end.h"
 #include "models/model.h"
 
-namespace attend::inline v0::analysis {
+namespace attend::inline v1::analysis {
 
 namespace {
 
@@ -100,4 +100,4 @@ std::function<void(double)> share_of(const std::function<void(double)>& progress
   };
 }
 
-}  // namespace attend::inline v0::analysis
+}  // namespace attend::inline v1::analysis

@@ -11,7 +11,7 @@
 #include "attend/models.h"
 #include "core/message.h"
 
-namespace attend::inline v0::analysis {
+namespace attend::inline v1::analysis {
 
 // What a model is asked about: ids, of an encoder-decoder those of its decoder's text, and types as ModelCall has them.
 struct Text {
@@ -77,4 +77,4 @@ std::vector<Text> texts_of(std::span<const std::vector<std::int64_t>> ids, std::
   return texts;
 }
 
-}  // namespace attend::inline v0::analysis
+}  // namespace attend::inline v1::analysis

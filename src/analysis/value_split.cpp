@@ -7,7 +7,7 @@
 #include "core/message.h"
 #include "layers/rows.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -179,4 +179,4 @@ ValueSplit explain_value(const Model& model, std::span<const std::int64_t> ids, 
   return ValueOfHead(model, ids, head, key, options).take();
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

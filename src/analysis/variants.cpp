@@ -15,7 +15,7 @@
 #include "models/model.h"
 #include "tokenizer/unicode.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -306,4 +306,4 @@ std::string to_json(const Variants& x, const TensorJson& tensor) {
   return text_of({{"texts", std::move(texts)}, {"held", json("held", times_held(x))}});
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

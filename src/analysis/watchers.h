@@ -7,7 +7,7 @@
 
 #include "models/batch.h"
 
-namespace attend::inline v0::analysis {
+namespace attend::inline v1::analysis {
 
 // Several, one after another.
 class All : public models::Watcher {
@@ -38,4 +38,4 @@ class OnPlaces : public models::Watcher {
   Function function_;
 };
 
-}  // namespace attend::inline v0::analysis
+}  // namespace attend::inline v1::analysis

@@ -8,7 +8,7 @@
 #include "attention/schedule.h"
 #include "core/message.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -86,4 +86,4 @@ AttentionSteps attention_steps(const View& q, const View& k, const View& v, cons
   return with_memory("attention_steps", q, k, [&] { return run_steps(q, k, v, options); });
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -9,7 +9,7 @@
 #include "core/element.h"
 #include "core/message.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -167,4 +167,4 @@ void attention_backward_into(const AttentionGradientViews& to, const View& dout,
   with_memory("attention_backward_into", q, k, [&] { run_into(to, dout, q, k, v, out, lse, options, dlse, lse_low); });
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

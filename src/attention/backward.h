@@ -6,7 +6,7 @@
 
 #include "attention/problem.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // The gradients of options, as they are summed.
 struct OptionSums {
@@ -79,4 +79,4 @@ inline bool is_aligned(const View& x) {
   return reinterpret_cast<std::uintptr_t>(x.raw()) % static_cast<std::uintptr_t>(size_of(x.dtype())) == 0;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

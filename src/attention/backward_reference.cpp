@@ -6,7 +6,7 @@
 #include "attention/operands.h"
 #include "core/parallel.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -111,4 +111,4 @@ void run_reference(BackwardProblem& x, const BackwardSchedule& s) {
   });
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -12,7 +12,7 @@
 #include "core/parallel.h"
 #include "kernels/lse.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -294,4 +294,4 @@ void run_backward(BackwardProblem& x, const BackwardSchedule& s) {
   BackwardRun(x, s).run();
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -5,7 +5,7 @@
 #include "attention/key_stretches.h"
 #include "kernels/targets.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // An item: the query heads of one key head of one sequence, against one stretch of its keys.
 struct BackwardSchedule : Stretches {
@@ -27,4 +27,4 @@ void run_backward(BackwardProblem& problem, const BackwardSchedule& schedule);
 void run_reference(BackwardProblem& problem, const BackwardSchedule& schedule);
 std::int64_t reference_bytes(const Problem& problem);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -6,7 +6,7 @@
 
 #include "attend/kv_cache.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // Of one head: positions [first, first + count), rows [count,Dv] f32 in one piece.
 struct CachedBlock {
@@ -18,4 +18,4 @@ struct CachedBlock {
 // the same blocks, whatever the threads. The cache must not change meanwhile.
 void for_each_value_block(const KvCache& cache, const std::function<void(const CachedBlock&)>& body);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -6,7 +6,7 @@
 #include "attend/kv_cache.h"
 #include "attention/problem.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 struct CachedProblem {
   std::shared_ptr<const void> held;  // what the cache was when the call began
@@ -17,4 +17,4 @@ struct CachedProblem {
                              const AttentionOptions& options);
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -9,7 +9,7 @@
 #include "core/divide_up.h"
 #include "core/parallel.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 void ReferenceRow::store(const MutableView& x, std::span<const double> values, bool by_key) const {
   const auto to = operand_at(x, sequence.b, h, sequence.query_start + i, by_key ? sequence.key_start : 0);
@@ -61,4 +61,4 @@ AttentionResult compute(const Problem& p, const ForwardOptions& wanted) {
   return result;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

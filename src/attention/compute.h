@@ -10,7 +10,7 @@
 #include "attention/schedule.h"
 #include "core/message.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // A query row of the problem: where it stands in the results, and its steps.
 struct ReferenceRow {
@@ -42,4 +42,4 @@ auto with_memory(const char* function, const View& q, const View& k, Body body) 
   fail(ErrorCode::out_of_memory, function, "no memory for a list (q {}, k {})", q.shape(), k.shape());
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

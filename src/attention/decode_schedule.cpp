@@ -11,7 +11,7 @@
 #include "core/parallel.h"
 #include "kernels/rules.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -206,4 +206,4 @@ void run_decode(const Problem& p, const Schedule& s, const ResultViews& to, char
   });
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -6,11 +6,11 @@
 #include "attention/problem.h"
 #include "attention/schedule.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // Fills in all that follows from the schedule's path, target, members and workers.
 void cut_decode(const Problem& problem, Schedule& schedule);
 
 void run_decode(const Problem& problem, const Schedule& schedule, const ResultViews& to, char* scratch);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -1,7 +1,7 @@
 #include "attention/operands.h"
 #include "attention/problem.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -90,4 +90,4 @@ kernels::Results Problem::results(const Sequence& s, std::int64_t h, const Resul
   return results;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // The other item is mostly a fraction of a tile behind; where its thread is not running, this one sleeps.
 inline void wait(const std::atomic<std::int64_t>& progress, std::int64_t steps) {
@@ -28,4 +28,4 @@ inline void publish(std::atomic<std::int64_t>& progress, std::int64_t steps) {
   progress.notify_all();
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

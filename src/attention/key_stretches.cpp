@@ -4,7 +4,7 @@
 
 #include "core/divide_up.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // Stretches count slowest: items that add to the same rows are far apart, and what is causal comes longest first.
 void Stretches::cut(std::int64_t sequences, std::int64_t heads_of_each,
@@ -40,4 +40,4 @@ std::int64_t Stretches::list_bytes() const {
   return std::ssize(items) * static_cast<std::int64_t>(sizeof(Item)) + std::ssize(first_stretch) * 8;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 struct Stretches {
   struct Item {
@@ -29,4 +29,4 @@ struct Stretches {
   std::int64_t list_bytes() const;
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

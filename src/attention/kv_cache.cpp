@@ -17,7 +17,7 @@
 #include "kernels/target.h"
 #include "kernels/targets.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -414,4 +414,4 @@ AttentionResult attention(const View& q, std::span<const KvCache* const> caches,
   return attend_cached(q, rows, std::ssize(rows), with_lengths, wanted);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -6,7 +6,7 @@
 #include "core/message.h"
 #include "core/parallel.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -107,4 +107,4 @@ AttentionResult merge(const AttentionResult& a, const AttentionResult& b) {
   return attend::merge(a.out, a.lse, b.out, b.lse, view(a.lse_low), view(b.lse_low));  // not std::merge
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

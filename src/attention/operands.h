@@ -8,7 +8,7 @@
 #include "kernels/reference.h"
 #include "kernels/target.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // To read, or of a MutableView to write.
 template <class AnyView>
@@ -28,4 +28,4 @@ inline kernels::Matrix matrix_at(const View& x, std::int64_t b, std::int64_t h, 
   return {at.data, at.dtype, at.row, at.column};
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

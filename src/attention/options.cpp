@@ -6,7 +6,7 @@
 #include "attention/positions.h"
 #include "core/message.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -126,4 +126,4 @@ std::string positional_names() {
   return names + " or " + last;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

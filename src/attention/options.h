@@ -6,7 +6,7 @@
 #include "attend/attention.h"
 #include "kernels/rules.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // Dtypes and shapes, for `pairs` [B,H,Tq,Tk]. Throws bad_dtype, bad_shape.
 void check_tensor_options(const char* function, const AttentionOptions& options, const Dims& pairs);
@@ -17,4 +17,4 @@ void check_number_options(const char* function, const AttentionOptions& options,
 bool is_positional(const AttentionOptions& options);
 std::string positional_names();
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -6,7 +6,7 @@
 
 #include "core/message.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -81,4 +81,4 @@ void check_apart(const char* function, std::string_view name, const View& x, con
   }
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -3,7 +3,7 @@
 
 #include "attend/attention.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // Throws bad_shape or bad_dtype unless x is of that shape and dtype.
 void check_kind(const char* function, std::string_view name, const View& x, const Dims& shape, DType dtype);
@@ -17,4 +17,4 @@ void check_apart(const char* function, std::string_view name, const View& x, con
 // Whether the stretches of memory between the first and last elements meet.
 bool overlap(const View& a, const View& b);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -8,7 +8,7 @@
 #include "core/element.h"
 #include "core/message.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -188,4 +188,4 @@ void store_key_gradients(const MutableView& sums, float factor, const MutableVie
   }
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

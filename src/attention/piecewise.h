@@ -8,7 +8,7 @@
 #include "attention/backward.h"
 #include "attention/problem.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // The pairs that rules leave to queries [first, last), last > first.
 double visible_pairs(const kernels::Rules& rules, std::int64_t first, std::int64_t last);
@@ -67,4 +67,4 @@ void finish_sums(const Problem& part, const MutableView& sums, const ResultViews
 // sums become theirs times the factor.
 void store_key_gradients(const MutableView& sums, float factor, const MutableView& to);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

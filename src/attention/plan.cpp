@@ -6,7 +6,7 @@
 #include "attention/piecewise.h"
 #include "attention/schedule.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -91,4 +91,4 @@ AttentionPlan plan_backward(const Dims& q, const Dims& k, const Dims& v, DType d
   return with_memory("plan_backward", Q, K, [&] { return backward_plan(q, k, v, dtype, options, backward); });
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

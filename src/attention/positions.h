@@ -6,7 +6,7 @@
 #include "attend/attention.h"
 #include "kernels/rules.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // Which keys causal and window leave to a query: a window, of which causal is a right side of 0.
 inline Window visible_window(const AttentionOptions& options) {
@@ -17,4 +17,4 @@ inline Window visible_window(const AttentionOptions& options) {
 std::vector<kernels::Rules> check_positions(const char* function, const View& q, const View& k, const View& v,
                                             const AttentionOptions& options);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

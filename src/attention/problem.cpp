@@ -9,7 +9,7 @@
 #include "attention/positions.h"
 #include "core/message.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -272,4 +272,4 @@ KeyBlocks Problem::blocks_of(const Sequence& s) const {
   return blocks[blocks.size() == 1 ? 0 : static_cast<std::size_t>(s.b)];
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

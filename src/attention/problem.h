@@ -9,7 +9,7 @@
 #include "kernels/reference.h"
 #include "kernels/target.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // One sequence of a batch: its place in q and k, and what is visible in it. Without query_starts: one batch item.
 struct Sequence {
@@ -103,4 +103,4 @@ struct Problem {
   kernels::Results results(const Sequence& sequence, std::int64_t h, const ResultViews& to) const;
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -63,4 +63,4 @@ void dequantize(const View& rows, const View& scales, const MutableView& x) {
   x.copy_from(wide);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

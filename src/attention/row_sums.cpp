@@ -8,7 +8,7 @@
 #include "attention/operands.h"
 #include "attention/schedule.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -49,4 +49,4 @@ std::int64_t sum_rows_bytes(const Problem& p) {
   return std::max<std::int64_t>(1, make_schedule(p.without_values()).scratch_bytes());
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -6,7 +6,7 @@
 
 #include "attention/problem.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // Whether some finite lse [B,H,Tq], f32, has that magnitude or more.
 bool is_coarse(const View& lse, float magnitude);
@@ -16,4 +16,4 @@ bool is_coarse(const View& lse, float magnitude);
 void sum_rows(const Problem& problem, const MutableView& statistics, const std::optional<MutableView>& logits = {});
 std::int64_t sum_rows_bytes(const Problem& problem);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -10,7 +10,7 @@
 #include "core/message.h"
 #include "core/parallel.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -203,4 +203,4 @@ void run_schedule(const Problem& p, const Schedule& s, const ResultViews& to, vo
   if (s.also) run_schedule(p, *s.also, to, scratch);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

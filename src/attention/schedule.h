@@ -8,7 +8,7 @@
 #include "attention/problem.h"
 #include "kernels/targets.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // Below this, waking a second thread (3 to 8 us) costs more than it saves.
 inline constexpr double parallel_flops = 2e6;
@@ -56,4 +56,4 @@ bool takes_decode(const Problem& problem, const Sequence& sequence);
 // Whether some sequence does.
 bool decodes_some(const Problem& problem);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

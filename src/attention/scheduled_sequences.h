@@ -8,7 +8,7 @@
 #include "attention/schedule.h"
 #include "core/message.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // body(sequence) for each one that can differ from the others.
 template <class Body>
@@ -43,4 +43,4 @@ inline void check_scratch(const Problem& p, double numbers) {
        p.trim(p.k.shape()), p.trim(p.v.shape()));
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

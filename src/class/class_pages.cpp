@@ -12,7 +12,7 @@
 #include "html/page.h"
 #include "picture/text.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -125,4 +125,4 @@ void class_pages(const ClassOptions& options,
   folder.add_index();
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -9,7 +9,7 @@
 #include "class/experiments.h"
 #include "class/measures.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -231,4 +231,4 @@ Experiment sink_experiment(const Model& smollm2) {
       .decoder = true};
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

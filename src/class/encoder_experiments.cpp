@@ -7,7 +7,7 @@
 #include "class/experiments.h"
 #include "class/measures.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -103,4 +103,4 @@ Experiment two_heads_experiment(const Model& minilm) {
                              {"key", std::to_string(other.word.tokens.begin)}})};
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

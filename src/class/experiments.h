@@ -9,7 +9,7 @@
 #include "attend/models.h"
 #include "attend/recording.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 struct Experiment {
   std::string id;                           // "paris": the name of its page
@@ -37,4 +37,4 @@ Experiment root_experiment();
 // Which English word a translator reads when it writes an Italian one.
 Experiment translation_experiment();
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -6,7 +6,7 @@
 #include "class/experiments.h"
 #include "class/measures.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -69,4 +69,4 @@ Experiment root_experiment() {
           .opens = "lesson"};
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

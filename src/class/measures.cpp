@@ -6,7 +6,7 @@
 
 #include "attend/session.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 double to_digits(double value) {
   return std::stod(fmt::format("{:.6g}", value));
@@ -65,4 +65,4 @@ std::string place_of(std::initializer_list<std::pair<std::string_view, std::stri
   return place;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -13,7 +13,7 @@
 #include "attend/models.h"
 #include "attend/recording.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // To six digits, which is more than a page shows.
 double to_digits(double value);
@@ -33,4 +33,4 @@ Recording recorded(const Model& model, std::string_view text);
 // "#text=...&head=...": URL-encoded, in their order.
 std::string place_of(std::initializer_list<std::pair<std::string_view, std::string>> fields);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -15,7 +15,7 @@
 // translation.S
 extern "C" const char attend_translation_begin[], attend_translation_end[];
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -53,4 +53,4 @@ Experiment translation_experiment() {
           .recording = std::move(recording)};
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

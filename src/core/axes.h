@@ -3,7 +3,7 @@
 
 #include "attend/tensor.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // The view (View or MutableView) with axes of size 1 in front, up to `rank`.
 template <class AnyView>
@@ -24,4 +24,4 @@ inline View with_four_axes(const View& x) {
   return with_axes(x, 4);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

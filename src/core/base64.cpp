@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 std::string base64(std::string_view bytes) {
   static constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -18,4 +18,4 @@ std::string base64(std::string_view bytes) {
   return out;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

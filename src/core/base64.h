@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 std::string base64(std::string_view bytes);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -5,7 +5,7 @@
 #include <iterator>
 #include <span>
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 struct CodePointRange {
   char32_t first;
@@ -18,4 +18,4 @@ inline bool holds(std::span<const CodePointRange> ranges, char32_t point) {
   return after != ranges.begin() && point <= std::prev(after)->last;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -7,7 +7,7 @@
 #include "core/element.h"
 #include "core/half.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -137,4 +137,4 @@ void store_element(DType dtype, void* to, double value) {
   with_type(dtype, [&]<class T>(T) { store_as<T>(static_cast<std::byte*>(to), value); });
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -6,7 +6,7 @@
 
 #include "attend/tensor.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 template <class T>
 T load(const void* from) {
@@ -38,4 +38,4 @@ void store_element(DType dtype, void* to, double value);
 void load_elements(DType dtype, const void* from, std::int64_t step, std::int64_t count, double* to);
 void store_elements(DType dtype, void* to, std::int64_t step, std::int64_t count, const double* values);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -1,6 +1,6 @@
 #include "attend/error.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // Without a default: the compiler says it where one is missing.
 std::string_view name_of(ErrorCode code) {
@@ -23,4 +23,4 @@ std::string_view name_of(ErrorCode code) {
   return "unknown";
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

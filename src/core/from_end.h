@@ -6,7 +6,7 @@
 
 #include "core/message.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // The place among `count`, from 0. `what` begins a message: "rows[0] is", "an edit of row". Throws bad_value.
 inline std::int64_t from_end(std::string_view function, std::string_view what, std::int64_t place, std::int64_t count) {
@@ -16,4 +16,4 @@ inline std::int64_t from_end(std::string_view function, std::string_view what, s
   return place < 0 ? place + count : place;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 namespace {
 
 [[maybe_unused]] inline float float_of_half(std::uint16_t half) {
@@ -47,4 +47,4 @@ namespace {
 }
 
 }  // namespace
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

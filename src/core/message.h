@@ -22,7 +22,7 @@ struct fmt::formatter<attend::DType> : fmt::formatter<std::string_view> {
   }
 };
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // fail(ErrorCode::bad_shape, "attention", "k has head size {}, q has {}", ...); no function: ""
 template <class... Args>
@@ -46,4 +46,4 @@ template <class... Args>
   throw Error(code, place.function, place.in(fmt::format(format, std::forward<Args>(args)...)).part);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

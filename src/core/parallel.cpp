@@ -10,7 +10,7 @@
 #include "core/message.h"
 #include "core/workers.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -118,4 +118,4 @@ void parallel_items(std::int64_t count, int workers, const std::function<void(in
   if (interrupted) fail(ErrorCode::interrupted, "", "interrupted: the call was asked to stop");
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -6,7 +6,7 @@
 
 #include "attend/threads.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // Calls body(worker, item) once for every item in [0, count), taken in that order by at most `workers` threads; two
 // calls with the same worker in [0, workers) never run at once. One worker: the calling thread. An exception from body
@@ -28,4 +28,4 @@ class ThreadLimit {
   int outer_;
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -3,7 +3,7 @@
 #include <array>
 #include <cstddef>
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -56,4 +56,4 @@ std::int64_t block_bytes(QuantizedType type) {
   return facts(type).bytes;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -9,7 +9,7 @@
 #include "core/bit_cast.h"
 #include "core/message.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 namespace {
 
 // PyTorch's kernels are compiled with FMA and with GCC's default contraction, so some of their multiplies and adds are
@@ -266,4 +266,4 @@ Tensor Generator::xavier_normal(const Dims& shape) {
   return normal(shape, 0, std::sqrt(2.0 / (fans.in + fans.out)));
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -57,4 +57,4 @@ std::string sha256(std::string_view bytes) {
   return text;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -4,9 +4,9 @@
 #include <string>
 #include <string_view>
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // In hexadecimal.
 std::string sha256(std::string_view bytes);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -5,7 +5,7 @@
 
 #include <csignal>
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // The calling thread takes no signal but those of its own faults, and a profiler's; nor does a thread that it starts
 // meanwhile, which keeps that for life. A signal to the process goes to another thread, or waits.
@@ -25,4 +25,4 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 template <class T>
 class SignedVector : public std::vector<T> {
@@ -20,4 +20,4 @@ class SignedVector : public std::vector<T> {
   const T& operator[](std::int64_t i) const { return std::vector<T>::operator[](static_cast<std::size_t>(i)); }
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -8,7 +8,7 @@
 #include "core/message.h"
 #include "core/tensor_memory.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -397,4 +397,4 @@ void Tensor::Free::operator()(void* memory) const {
   give_memory(memory, bytes);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

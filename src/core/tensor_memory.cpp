@@ -4,7 +4,7 @@
 #include <new>
 #include <utility>
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -46,4 +46,4 @@ void give_memory(void* memory, std::size_t bytes) {
   std::free(memory);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

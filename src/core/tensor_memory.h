@@ -5,7 +5,7 @@
 #include <map>
 #include <vector>
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 inline constexpr std::size_t tensor_alignment = 64;
 
@@ -30,4 +30,4 @@ class MemoryReuse {
   std::map<std::size_t, std::vector<void*>> free_;  // by size
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -2,7 +2,7 @@
 
 #include "core/width_table.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -108,4 +108,4 @@ std::u32string fit_to_columns(std::u32string_view text, int columns) {
   return std::u32string(text);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -6,7 +6,7 @@
 
 #include "core/message.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // The code points of the text. Throws bad_value, naming `what.part` and the byte's position, where it is not UTF-8:
 // overlong forms, surrogates and values beyond U+10FFFF are not.
@@ -28,4 +28,4 @@ int display_width(std::u32string_view text);
 // The text itself where it takes no more columns than that, else its beginning and '…'.
 std::u32string fit_to_columns(std::u32string_view text, int columns);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

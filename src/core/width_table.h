@@ -8,7 +8,7 @@
 
 #include "core/code_points.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // clang-format off
 inline constexpr std::array<CodePointRange, 313> zero_width_ranges = {{
@@ -88,4 +88,4 @@ inline constexpr std::array<CodePointRange, 84> wide_ranges = {{
 }};
 // clang-format on
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

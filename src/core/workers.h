@@ -4,7 +4,7 @@
 
 #include <functional>
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // How many threads may work on a call from this one.
 int threads_here();
@@ -13,4 +13,4 @@ int threads_here();
 // happens before every body, and every body before what follows. The first exception reaches the caller.
 void run_workers(int workers, const std::function<void(int)>& body);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -2,7 +2,7 @@
 #include "attend/threads.h"
 #include "core/workers.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 int threads_here() {
   return 1;
@@ -14,4 +14,4 @@ void run_workers(int workers, const std::function<void(int)>& body) {
 
 void set_host_threads(const HostThreads*) {}  // there are none to lend
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -20,7 +20,7 @@
 #include "attend/threads.h"
 #include "core/signals_blocked.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -153,4 +153,4 @@ void run_workers(int workers, const std::function<void(int)>& body) {
   finished.load(std::memory_order_acquire);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -14,7 +14,7 @@
 #include "core/message.h"
 #include "explain/recipe.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -271,4 +271,4 @@ NamedViews Trace::tensors() const {
   return out;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

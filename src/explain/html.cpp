@@ -9,7 +9,7 @@
 #include "io/format.h"
 #include "picture/text.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -117,4 +117,4 @@ std::string to_html(const Trace& trace, const TextStyle& style) {
   return to_html(trace, style, built_lesson());
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

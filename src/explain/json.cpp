@@ -5,7 +5,7 @@
 #include "attend/explain.h"
 #include "explain/walk.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -62,4 +62,4 @@ std::string to_json(const Trace& trace) {
   return out;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

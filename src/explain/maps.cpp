@@ -9,7 +9,7 @@
 #include "kernels/rules.h"
 #include "picture/text.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -94,4 +94,4 @@ std::string picture_title(const Trace& trace) {
                      trace.title);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -2,7 +2,7 @@
 
 #include "explain/walk.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 std::string made_json(const ExplainOptions& options) {
   const auto optional = [](const std::optional<std::string>& text) {
@@ -23,4 +23,4 @@ std::string made_json(const ExplainOptions& options) {
       .dump();
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

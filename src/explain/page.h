@@ -6,10 +6,10 @@
 
 #include "attend/explain.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // page: lesson.html; empty: none.
 std::string to_html(const Trace& trace, const TextStyle& style, std::string_view page);
 std::string page_note(const Trace& trace, std::string_view page);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

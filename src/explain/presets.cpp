@@ -5,7 +5,7 @@
 #include "core/message.h"
 #include "explain/recipe.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -156,4 +156,4 @@ Recipe recipe_of(const ExplainOptions& asked) {
   return recipe;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -10,7 +10,7 @@
 #include "attend/attention.h"
 #include "attend/explain.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // How a matrix stands and is used.
 enum class Orientation {
@@ -64,4 +64,4 @@ Trace trace_of(const Recipe& recipe, const ExplainKeep& keep = {});
 // Throws bad_value as explain_preset() does.
 Recipe recipe_of_preset(std::string_view name);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

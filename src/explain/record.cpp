@@ -5,7 +5,7 @@
 #include "explain/recipe.h"
 #include "explain/walk.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -47,4 +47,4 @@ Recording to_recording(const Trace& trace) {
   return recording;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -11,7 +11,7 @@
 #include "html/page.h"
 #include "picture/text.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -315,4 +315,4 @@ std::string exercise_sheet(const SheetOptions& options) {
                                    {"static", sheet.page(false) + sheet.page(true) + made}});
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

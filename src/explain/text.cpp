@@ -9,7 +9,7 @@
 #include "explain/walk.h"
 #include "io/format.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -161,4 +161,4 @@ std::string to_text(const Trace& trace, const TextStyle& style) {
   return writer.take();
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -7,7 +7,7 @@
 #include "core/message.h"
 #include "explain/recipe.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -411,4 +411,4 @@ std::vector<Step> walk(const Trace& trace, const TextStyle& style, AttentionStep
   return steps;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

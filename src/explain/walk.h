@@ -10,7 +10,7 @@
 #include "attend/explain.h"
 #include "attend/picture.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 struct Paragraph {
   std::string text;
@@ -77,4 +77,4 @@ std::string shown(const std::string& text);
 // What each of `count` words is called; "x3" in a sequence without words, as document 002 names them.
 std::vector<std::string> labels_of(const std::vector<std::string>& tokens, std::int64_t count);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

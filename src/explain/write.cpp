@@ -5,7 +5,7 @@
 #include "core/message.h"
 #include "explain/walk.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -60,4 +60,4 @@ void write_trace(const std::string& path, const Trace& trace, const TextStyle& s
        "{} has no ending that says the format: .json, .npz, .safetensors, .attend, .svg, .png or .html", path);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

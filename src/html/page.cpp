@@ -6,7 +6,7 @@
 extern "C" const char attend_style_begin[], attend_style_end[], attend_page_begin[], attend_page_end[],
     attend_explorer_begin[], attend_explorer_end[], attend_class_begin[], attend_class_end[];
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 std::string_view built_lesson() {
   return {attend_page_begin, attend_page_end};
@@ -73,4 +73,4 @@ std::string script_json(const nlohmann::ordered_json& value) {
   return out;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // lesson.html, explorer.html and class.html; empty where the library was built without it.
 std::string_view built_lesson();
@@ -25,4 +25,4 @@ std::string fill_page(std::string_view page, const std::map<std::string_view, st
 // that are not UTF-8 become U+FFFD.
 std::string script_json(const nlohmann::ordered_json& value);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

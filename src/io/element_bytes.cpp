@@ -4,7 +4,7 @@
 
 #include "io/file.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 std::optional<std::uint64_t> byte_count(DType dtype, std::span<const std::int64_t> shape) {
   std::int64_t bytes = size_of(dtype);
@@ -38,4 +38,4 @@ RowMajor::RowMajor(const View& view)
   data_ = copy_.raw();
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

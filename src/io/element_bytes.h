@@ -9,7 +9,7 @@
 #include "attend/tensor.h"
 #include "core/message.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 static_assert(std::endian::native == std::endian::little, "files are little-endian, and so must memory be");
 
@@ -36,4 +36,4 @@ class RowMajor {
   std::uint64_t bytes_;
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -16,7 +16,7 @@
 #include "attend/io.h"
 #include "core/signals_blocked.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -304,4 +304,4 @@ void write_file(const fs::path& path, std::string_view bytes) {
   file.commit();
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -8,7 +8,7 @@
 
 #include "core/message.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // Throws bad_file.
 template <class... Args>
@@ -122,4 +122,4 @@ class OutputPart {
   int descriptor_ = -1;
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

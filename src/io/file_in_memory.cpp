@@ -12,7 +12,7 @@
 #include "core/tensor_memory.h"
 #include "io/file.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -108,4 +108,4 @@ void InputFile::unmap(const void*, std::uint64_t) {}
 
 void InputFile::check_unchanged() const {}
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // Room for the bytes of a file of that name, "/folder/file", in place of one that has the name; null where memory has
 // not so much. The bytes are the caller's to write before the file is opened, and are used where they lie.
@@ -15,4 +15,4 @@ void drop_file_in_memory(const std::string& name);
 // None may be mapped, or be opened.
 void drop_files_in_memory();
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -11,7 +11,7 @@
 #include "core/element.h"
 #include "core/message.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -185,4 +185,4 @@ std::string format_tensor(const View& tensor) {
   return out + ")";
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -5,7 +5,7 @@
 
 #include "attend/tensor.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 enum class SciMode {
   automatic,  // 1.0000e-05 for all numbers where some are very large, very small or far apart, as PyTorch chooses
@@ -19,4 +19,4 @@ enum class SciMode {
 std::string format_values(const View& values, int indent, int width, SciMode sci_mode = SciMode::automatic,
                           std::int64_t most = 1000);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

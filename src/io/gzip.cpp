@@ -10,7 +10,7 @@
 #include "attend/threads.h"
 #include "core/element.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -80,4 +80,4 @@ std::string gzip(std::string_view bytes) {
   return out;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

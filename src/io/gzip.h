@@ -4,9 +4,9 @@
 #include <string>
 #include <string_view>
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // Of zlib's level 9, on all threads; the same bytes for any number of them.
 std::string gzip(std::string_view bytes);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

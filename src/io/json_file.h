@@ -7,7 +7,7 @@
 
 #include "io/json_member.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 struct JsonFile {
   Member root() const { return {place, value}; }
@@ -24,4 +24,4 @@ struct JsonFile {
 // Throws bad_file. `function` is the public function that messages begin with.
 JsonFile read_json(std::string_view function, const std::filesystem::path& path);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -4,7 +4,7 @@
 
 #include "io/json_file.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 bool is_nested_deeper(std::string_view json, int most) {
   int depth = 0;
@@ -106,4 +106,4 @@ void Member::refuse(std::string_view expected) const {
   fail_at(place_, "expected {}", expected);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

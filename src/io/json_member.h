@@ -11,7 +11,7 @@
 
 #include "io/file.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // Whether lists and objects stand in each other more than `most` deep.
 bool is_nested_deeper(std::string_view json, int most);
@@ -49,4 +49,4 @@ class Member {
   const nlohmann::json& value_;
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

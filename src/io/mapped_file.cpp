@@ -1,6 +1,6 @@
 #include "io/mapped_file.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 MappedFile::MappedFile(const InputFile& file) : size_(file.size()) {
   data_ = static_cast<const std::byte*>(file.map());
@@ -14,4 +14,4 @@ MappedFile::~MappedFile() {
   if (is_mapped()) InputFile::unmap(data_, size_);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

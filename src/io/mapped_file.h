@@ -5,7 +5,7 @@
 
 #include "io/file.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // Mapped read-only; a file that can't be (a pipe, an empty one, a system without) is read into memory of its own. The
 // file must not be cut short while this is there: reading what is gone ends the process.
@@ -28,4 +28,4 @@ class MappedFile {
   const std::byte* data_ = nullptr;
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -5,7 +5,7 @@
 #include "core/utf8.h"
 #include "io/file.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 void check_names(std::string_view function, const NamedViews& tensors) {
   std::set<std::string_view> seen;
@@ -23,4 +23,4 @@ NamedViews views_of(const TensorMap& tensors) {
   return out;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -7,7 +7,7 @@
 #include "core/element.h"
 #include "io/element_bytes.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -323,4 +323,4 @@ void write_npy(const std::filesystem::path& path, const View& tensor) {
   file.commit();
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -9,7 +9,7 @@
 #include "io/file.h"
 #include "io/mapped_file.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // Bytes that come in order and are as many as size() says: a file's, or those that a zip's member inflates to, which
 // are so never held beside the tensor that they become.
@@ -49,4 +49,4 @@ std::optional<View> npy_in_place(const InputFile& file, const std::byte* mapped)
 // What comes before the elements, byte for byte as NumPy writes it. `place` is for the error: bad_dtype for bf16.
 std::string npy_header(const View& tensor, const Place& place);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -5,7 +5,7 @@
 #include "io/npy.h"
 #include "io/zip.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -53,4 +53,4 @@ void write_npz(const std::filesystem::path& path, const NamedViews& tensors) {
   file.commit();
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

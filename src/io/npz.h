@@ -4,8 +4,8 @@
 #include "attend/io.h"
 #include "io/file.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 TensorMap read_npz(const InputFile& file);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

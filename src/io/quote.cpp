@@ -1,7 +1,7 @@
 #include "core/utf8.h"
 #include "io/file.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 std::string quote(std::string_view text) {
   constexpr std::size_t longest = 200;
@@ -21,4 +21,4 @@ std::string quote(std::string_view text) {
   return out + (points.size() > longest ? "...'" : "'");
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -4,7 +4,7 @@
 #include "io/npz.h"
 #include "io/safetensors.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 TensorMap read_tensors(const InputFile& file) {
   if (file.size() == 0) fail_at(file.place(), "is empty");
@@ -24,4 +24,4 @@ TensorMap read_tensors(const std::filesystem::path& path) {
   return read_tensors(InputFile("read_tensors", path, Pipes::read));
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

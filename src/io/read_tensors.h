@@ -4,9 +4,9 @@
 #include "attend/io.h"
 #include "io/file.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // Throws bad_file.
 TensorMap read_tensors(const InputFile& file);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

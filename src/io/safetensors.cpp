@@ -9,7 +9,7 @@
 #include "io/element_bytes.h"
 #include "io/names.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -352,4 +352,4 @@ void write_safetensors(const std::filesystem::path& path, const NamedViews& tens
   file.commit();
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

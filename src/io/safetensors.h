@@ -6,7 +6,7 @@
 #include "attend/io.h"
 #include "io/file.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 Safetensors read_safetensors(const InputFile& file);
 
@@ -54,4 +54,4 @@ class SafetensorsFile {
   std::map<std::string, std::string> metadata_;
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

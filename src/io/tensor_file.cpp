@@ -8,7 +8,7 @@
 #include "io/read_tensors.h"
 #include "io/safetensors.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -227,4 +227,4 @@ void SharedTensorFile::commit() {
   state_->file->commit();
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

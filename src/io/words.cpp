@@ -5,7 +5,7 @@
 #include "core/message.h"
 #include "core/utf8.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -56,4 +56,4 @@ std::vector<std::int64_t> Vocabulary::ids(std::span<const std::string> tokens) c
   return out;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -10,7 +10,7 @@
 #include "io/file.h"
 #include "io/npy.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace zip {
 // From here on a number stands in a zip64 field, and all ones in its own.
@@ -76,4 +76,4 @@ std::string zip_local_header(const ZipMember& member);
 std::string zip_directory_entry(const ZipMember& member);
 std::string zip_directory_end(std::uint64_t members, std::uint64_t start, std::uint64_t size);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

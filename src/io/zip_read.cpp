@@ -8,7 +8,7 @@
 #include "core/utf8.h"
 #include "io/zip.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -374,4 +374,4 @@ void ZipMemberStream::finish() {
   }
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

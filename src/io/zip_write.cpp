@@ -6,7 +6,7 @@
 #include "core/element.h"
 #include "io/zip.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -133,4 +133,4 @@ void ZipWriter::write(std::string_view bytes) {
   position_ += bytes.size();
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

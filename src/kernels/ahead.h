@@ -4,7 +4,7 @@
 
 #include "kernels/visible.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 namespace {
 
 class Ahead {
@@ -74,4 +74,4 @@ class Ahead {
 };
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

@@ -12,7 +12,7 @@
 
 #include "kernels/target.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 namespace {
 
 using F = Simd::F;
@@ -204,4 +204,4 @@ inline __attribute__((always_inline)) void multiply(F (&sums)[R][N], const float
 }
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

@@ -7,7 +7,7 @@
 #include "kernels/product.h"
 #include "kernels/weights.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 namespace {
 
 // Keys, values and their sums in 512 KiB: they stay in the L2 cache, with room beside them for the rows that pass.
@@ -395,4 +395,4 @@ class Backward : public BackwardRows, public InScratch {
 };
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

@@ -4,7 +4,7 @@
 #include "kernels/lse.h"
 #include "kernels/operand.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 namespace {
 
 // A row's lse, lse_low and delta, and its sums of dq.
@@ -71,4 +71,4 @@ class BackwardRows : public BackwardItem {
 };
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

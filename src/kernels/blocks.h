@@ -5,7 +5,7 @@
 
 #include "kernels/arithmetic.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 namespace {
 
 using SignedWords = std::int32_t __attribute__((vector_size(4 * lanes)));
@@ -457,4 +457,4 @@ inline __attribute__((always_inline)) F number(const Chunk& chunk, int w) {
 }
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

@@ -4,7 +4,7 @@
 
 #include "kernels/operand.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 namespace {
 
 // The parts of one row: part n, m, l and the sums, at first + n * stride.
@@ -114,4 +114,4 @@ void combine(const Group& g, const Results& to, std::int64_t first, std::int64_t
 }
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

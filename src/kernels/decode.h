@@ -10,7 +10,7 @@
 #include "kernels/score.h"
 #include "kernels/team.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 namespace {
 
 // Dot: of queries and keys, weights and values. ReadK, ReadV: how keys and values lie in memory. Cached: whether an L2
@@ -455,4 +455,4 @@ class Decode {
 };
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

@@ -3,7 +3,7 @@
 
 #include "kernels/blocks.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 namespace {
 
 // What is known of the digits' sums, in each half of the 32: of three digits, of the highest, and of the others.
@@ -137,4 +137,4 @@ void prepare_digits(const float* x, std::int64_t columns, void* to) {
 }
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

@@ -3,7 +3,7 @@
 
 #include "kernels/arithmetic.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 namespace {
 
 // Two bf16 products a lane and step, summed in f32.
@@ -21,4 +21,4 @@ struct DotBF16 {
 };
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 
 // The dropout of one head's pairs, or of a group's. The places are those of the whole tensors [B,H,Tq,Tk].
 struct Dropout {
@@ -49,4 +49,4 @@ inline bool dropout_keeps(std::uint64_t row, std::uint32_t threshold, std::int64
 }
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

@@ -8,7 +8,7 @@
 #include "kernels/forward_results.h"
 #include "kernels/quantized.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 namespace {
 
 template <class Dot>
@@ -455,4 +455,4 @@ class Forward : ForwardRows {
 };
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

@@ -3,7 +3,7 @@
 
 #include "kernels/forward_start.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 namespace {
 
 // What of it the panel sees; false: nothing.
@@ -143,4 +143,4 @@ inline void ForwardRows::draw_dropout(const Panel& panel, std::int64_t start) {
 }
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

@@ -3,7 +3,7 @@
 
 #include "kernels/forward_meeting.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 namespace {
 
 inline void ForwardRows::finish(Panel& panel) {
@@ -155,4 +155,4 @@ inline void ForwardRows::store_rows(const Panel& panel, std::int64_t lane) {
 }
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

@@ -4,7 +4,7 @@
 
 #include "kernels/score.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 namespace {
 
 // Query rows side by side in the lanes of the register tile's vectors.
@@ -158,4 +158,4 @@ class ForwardRows {
 };
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

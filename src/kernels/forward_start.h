@@ -4,7 +4,7 @@
 
 #include "kernels/forward_rows.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 namespace {
 
 template <class Dot>
@@ -220,4 +220,4 @@ inline void ForwardRows::store_sums(const Panel& panel) {
 }
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

@@ -3,7 +3,7 @@
 
 #include "kernels/weights.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 namespace {
 
 // Lists of whole vectors, falling, with keys as whole numbers of 32 bits; what is empty has weight -1, which any weight
@@ -118,4 +118,4 @@ class Largest {
 };
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

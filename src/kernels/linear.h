@@ -3,7 +3,7 @@
 
 #include "kernels/operand.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 namespace {
 
 // Inputs whose products are summed before they are added to the rest: with three vectors a step, 24 KiB of packed
@@ -270,4 +270,4 @@ class LinearStream {
 };
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

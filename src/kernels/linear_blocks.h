@@ -5,7 +5,7 @@
 #include "kernels/blocks.h"
 #include "kernels/linear.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 namespace {
 
 static_assert(linear_steps % (chunk_columns * chunks_at_once) == 0);
@@ -234,4 +234,4 @@ constexpr BlockKernels float_blocks = {
     .prepared_bytes = 0, .prepare = nullptr, .pack = pack_linear_blocks, .run = run_blocks, .stream = stream_blocks};
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

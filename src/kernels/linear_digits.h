@@ -7,7 +7,7 @@
 #include "kernels/digits.h"
 #include "kernels/linear_blocks.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 namespace {
 
 // What the products need to know of a type when they are compiled: whether halves of 32 columns have scales of their
@@ -422,4 +422,4 @@ inline BlockKernels blocks_of(QuantizedType type, Activations activations) {
 }
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

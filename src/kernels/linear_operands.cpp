@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 
 namespace {
 
@@ -65,4 +65,4 @@ void transpose_columns(DType dtype, const void* x, std::int64_t rows, std::int64
   transpose(static_cast<const float*>(x), rows, columns, first, last, stride, static_cast<float*>(to));
 }
 
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

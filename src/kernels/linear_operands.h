@@ -7,7 +7,7 @@
 #include "attend/dtype.h"
 #include "attend/quantized.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 
 // Rows of x that one call takes at most: the part of the weights that they meet together stays in the L1 cache.
 inline constexpr std::int64_t linear_rows = 64;
@@ -59,4 +59,4 @@ void linear_pack_columns(DType product, const void* columns, std::int64_t in, st
 void transpose_columns(DType dtype, const void* x, std::int64_t rows, std::int64_t columns, std::int64_t first,
                        std::int64_t last, std::int64_t stride, void* to);
 
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

@@ -4,7 +4,7 @@
 
 #include <cfloat>
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 
 // From here on two floats don't hold the logarithm of a row's sum well enough: weights would be 4e-6 off.
 inline constexpr float coarse_lse = 0x1p31f;
@@ -49,4 +49,4 @@ inline BinaryLse binary_lse(float lse, const float* low, const BinaryLse* own, f
 }
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

@@ -3,7 +3,7 @@
 
 #include "kernels/weights.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 namespace {
 
 // Of rows [begin, end) of a tile of weights: their sums for each key, and the largest ones where `most` is not null.
@@ -204,4 +204,4 @@ class MapSums {
 };
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

@@ -3,7 +3,7 @@
 
 #include "kernels/arithmetic.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 namespace {
 
 // ---- Elements ----
@@ -386,4 +386,4 @@ bool pack_rows(float* to, RowAt row_at, std::int64_t rows, Elements of, std::int
 }
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

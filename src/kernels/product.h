@@ -3,7 +3,7 @@
 
 #include "kernels/operand.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 namespace {
 
 // ---- Rows ----
@@ -114,4 +114,4 @@ void for_each_group(std::int64_t columns, Body body) {
 }
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

@@ -5,7 +5,7 @@
 
 #include "kernels/score.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 namespace {
 
 // The scales of the rows from `key` on; at least those of a tile can be read.
@@ -98,4 +98,4 @@ void widen_rows(const Rows& rows, std::int64_t start, std::int64_t keys, std::in
 }
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

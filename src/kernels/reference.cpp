@@ -6,7 +6,7 @@
 
 #include "core/element.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 
 namespace {
 
@@ -249,4 +249,4 @@ void reference_row_backward(const Head& head, std::int64_t i, Row& row, RowGradi
   back_through_scores(head, row, gradient, dk);
 }
 
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

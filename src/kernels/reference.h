@@ -11,7 +11,7 @@
 #include "core/signed_vector.h"
 #include "kernels/rules.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 
 // A matrix as a kernel sees it; strides count elements.
 struct Matrix {
@@ -81,4 +81,4 @@ struct RowGradient {
 // Step 4 to 1 of query row i backwards; its share is added to dk [Tk,D] and dv [Tk,Dv], row-major. `row` is scratch.
 void reference_row_backward(const Head& head, std::int64_t i, Row& row, RowGradient& gradient, double* dk, double* dv);
 
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

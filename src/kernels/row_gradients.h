@@ -3,7 +3,7 @@
 
 #include "kernels/rows.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 namespace {
 
 // ---- Norms ----
@@ -205,4 +205,4 @@ void activate_gradient_rows(const ActivationGradientOperands& a, std::int64_t fi
 }
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

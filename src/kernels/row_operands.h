@@ -5,7 +5,7 @@
 
 #include "attend/dtype.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 
 // y = (x - mean) / sqrt(variance + eps) * weight + bias (Ba et al. 2016), or, not centred, x / sqrt(mean of x^2 + eps)
 // * weight (Zhang and Sennrich 2019).
@@ -85,4 +85,4 @@ struct RotaryOperands {
   const float* sin = nullptr;
 };
 
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

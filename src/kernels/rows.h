@@ -3,7 +3,7 @@
 
 #include "kernels/operand.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 namespace {
 
 // ---- Pieces ----
@@ -329,4 +329,4 @@ void dot_rows(const double* a, const float* rows, std::int64_t size, std::int64_
 }
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

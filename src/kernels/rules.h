@@ -6,7 +6,7 @@
 
 #include "kernels/dropout.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 
 // All that decides on the pairs of one query head, or of the query heads that share one key head, but for tensors.
 struct Rules {
@@ -59,4 +59,4 @@ inline KeyRange visible_keys(const Rules& rules, std::int64_t query) {
 }
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

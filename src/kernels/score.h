@@ -3,7 +3,7 @@
 
 #include "kernels/visible.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 namespace {
 
 // ---- Scale ----
@@ -137,4 +137,4 @@ inline __attribute__((always_inline)) void make_logits(F (&s)[R][N], const Pairs
 }
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

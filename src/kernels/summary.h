@@ -6,7 +6,7 @@
 #include "kernels/largest.h"
 #include "kernels/map_sums.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 namespace {
 
 // Keys of an item: packed, they stay in half of a 1 MiB L2 cache while all rows pass by.
@@ -355,4 +355,4 @@ class Summary : public SummaryItem, public InScratch {
 };
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

@@ -11,7 +11,7 @@
 #include "kernels/row_operands.h"
 #include "kernels/rules.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 
 // Keys are looked at in tiles that begin at multiples of this, whatever the query: so a row's sums are cut at the same
 // places in every call. 64 keys: the weights of a tile (12 KiB) and the panel they meet stay in a 32 KiB L1 cache.
@@ -348,4 +348,4 @@ struct Target {
   RowKernels rows;
 };
 
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

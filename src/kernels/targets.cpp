@@ -7,7 +7,7 @@
 #include "core/message.h"
 #include "kernels/targets/list.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 
 namespace {
 
@@ -41,4 +41,4 @@ const Target& target() {
   return chosen;
 }
 
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

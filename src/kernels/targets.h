@@ -5,7 +5,7 @@
 
 #include "kernels/target.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 
 // All that this build holds, from the plainest to the fastest.
 std::span<const Target* const> targets();
@@ -14,4 +14,4 @@ std::span<const Target* const> targets();
 // Throws bad_value where that is not a target of this build or this processor.
 const Target& target();
 
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

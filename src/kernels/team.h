@@ -4,7 +4,7 @@
 
 #include "kernels/arithmetic.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 namespace {
 
 constexpr int team = 4;  // rows that share a load of keys and values
@@ -123,4 +123,4 @@ inline __attribute__((always_inline)) void mix_rows(F (&sums)[Rows][N], RowWeigh
 }
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

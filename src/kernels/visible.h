@@ -4,7 +4,7 @@
 
 #include "kernels/operand.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 namespace {
 
 // Ones below that bit.
@@ -156,4 +156,4 @@ float dropout_factor(const Rules& rules) {
 }
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

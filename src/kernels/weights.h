@@ -8,7 +8,7 @@
 #include "kernels/score.h"
 #include "kernels/team.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 namespace {
 
 constexpr int weight_rows = backward_tile_rows, weight_keys = backward_tile_keys;
@@ -371,4 +371,4 @@ class WeightTile {
 };
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

@@ -5,7 +5,7 @@
 #include "layers/gradients.h"
 #include "layers/rows.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -80,4 +80,4 @@ ActivationGradients activation_gradient(Activation f, const View& dy, const View
   return out;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

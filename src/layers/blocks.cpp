@@ -5,7 +5,7 @@
 #include "core/parallel.h"
 #include "kernels/targets.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 void check_blocks(std::string_view function, const QuantizedView& matrix) {
   if (matrix.rows < 1 || matrix.columns < 1 || matrix.columns % block_size(matrix.type) != 0) {
@@ -45,4 +45,4 @@ Tensor dequantize(const QuantizedView& matrix) {
   return dequantize(matrix, 0, matrix.rows);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -7,7 +7,7 @@
 #include "core/message.h"
 #include "core/parallel.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -96,4 +96,4 @@ Tensor Embedding::backward(const View& dy, std::span<const std::int64_t> ids) co
   return out;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

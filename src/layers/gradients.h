@@ -8,7 +8,7 @@
 #include "core/message.h"
 #include "core/parallel.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // The shape with another size of its last axis.
 inline Dims with_last(Dims shape, std::int64_t size) {
@@ -44,4 +44,4 @@ inline Tensor sum_of(const View& a, const View& b, const View& c) {
   return a.dtype() == DType::f32 ? std::move(sum) : sum.view().to(a.dtype());
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -8,7 +8,7 @@
 #include "core/message.h"
 #include "layers/rows.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -96,4 +96,4 @@ Tensor key_sizes(const View& v, const View& output_weight) {
   });
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -12,7 +12,7 @@
 #include "layers/gradients.h"
 #include "layers/rows.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -534,4 +534,4 @@ Tensor Linear::weight_gradient(DType product, const void* dy, const void* x, std
   return dweight;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -9,7 +9,7 @@
 #include "core/message.h"
 #include "core/parallel.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -264,4 +264,4 @@ void split_bias(const View& gradient, const MultiHeadAttentionCall& call, const 
   }
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

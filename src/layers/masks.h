@@ -7,7 +7,7 @@
 
 #include "attend/layers.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // Options for attention(). Where a mask or bias had to be made, it is kept here and `options` points to it.
 struct JoinedOptions {
@@ -28,4 +28,4 @@ JoinedOptions join_masks(const MultiHeadAttentionCall& call, const View& q, cons
 void split_bias(const View& gradient, const MultiHeadAttentionCall& call, const View& q, const View& k, const View& v,
                 std::int64_t appended, const MultiHeadAttentionBackward& wanted, MultiHeadAttentionGradients& to);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

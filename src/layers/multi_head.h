@@ -5,7 +5,7 @@
 
 #include "attend/layers.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 struct MultiHeadAttention::Parts {
   View query, key, value;                                // weights
@@ -18,4 +18,4 @@ inline std::optional<View> view_of(const std::optional<Tensor>& tensor) {
   return tensor ? std::optional<View>(*tensor) : std::nullopt;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

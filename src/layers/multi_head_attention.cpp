@@ -7,7 +7,7 @@
 #include "layers/masks.h"
 #include "layers/multi_head.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -271,4 +271,4 @@ void MultiHeadAttention::check_state(const View& doutput, const View& query, con
   check_given("MultiHeadAttention", "state.lse_low", state.lse_low, lse_shape(query, heads_));
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -7,7 +7,7 @@
 #include "core/message.h"
 #include "layers/multi_head.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -255,4 +255,4 @@ TensorMap MultiHeadAttention::by_name(const Parts& parts) const {
   return out;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

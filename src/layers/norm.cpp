@@ -7,7 +7,7 @@
 #include "layers/gradients.h"
 #include "layers/rows.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -98,4 +98,4 @@ Tensor RmsNorm::input_gradient(const View& dy, const View& x) const {
   return attend::input_gradient("RmsNorm", dy, x, weight_, eps_, false);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -7,7 +7,7 @@
 #include "core/parallel.h"
 #include "kernels/targets.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -178,4 +178,4 @@ void RotaryEmbedding::rotate(const MutableView& x, const RotaryAngles& angles) {
                [&](std::int64_t begin, std::int64_t end) { kernels::target().rows.rotate(operands, begin, end); });
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

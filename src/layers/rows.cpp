@@ -6,7 +6,7 @@
 #include "core/parallel.h"
 #include "kernels/targets.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -63,4 +63,4 @@ void add_to(Tensor& sum, const View& x) {
   });
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

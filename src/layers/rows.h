@@ -6,7 +6,7 @@
 
 #include "attend/tensor.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // x as row-major memory of another floating-point dtype.
 Tensor converted(const View& x, DType dtype);
@@ -26,4 +26,4 @@ double dot(const float* a, const float* b, std::int64_t count);
 // products[n] = row . rows[n]; row [size], rows [count,size], f32. On the calling thread.
 void multiply_rows(const float* row, const float* rows, std::int64_t size, std::int64_t count, float* products);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -5,7 +5,7 @@
 #include "core/message.h"
 #include "layers/gradients.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -136,4 +136,4 @@ void SelfAttention::check_state(const View& dcontext, const View& x, const SelfA
   check_given("SelfAttention", "state.lse_low", state.lse_low, without_last(x.shape()));
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // As RFC 4180 has it.
 inline std::string csv_cell(std::string_view text) {
@@ -14,4 +14,4 @@ inline std::string csv_cell(std::string_view text) {
   return cell + '"';
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

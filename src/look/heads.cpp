@@ -5,7 +5,7 @@
 #include "core/message.h"
 #include "look/maps.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -91,4 +91,4 @@ std::optional<HeadLabel> first_label(const HeadScores& scores) {
   return scores.labels.empty() ? std::nullopt : std::optional(scores.labels.front());
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -7,7 +7,7 @@
 #include "look/csv.h"
 #include "look/maps.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -108,4 +108,4 @@ std::string heads_csv(const Recording& recording, const std::vector<RecordedHead
   return text;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

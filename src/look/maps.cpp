@@ -8,7 +8,7 @@
 #include "core/message.h"
 #include "recording/coarser.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -222,4 +222,4 @@ WeightMaps weight_maps(const Recording& recording, std::int64_t layer, std::opti
   return found;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -5,7 +5,7 @@
 
 #include "attend/look.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 struct HeadMap {
   Tensor values;
@@ -35,4 +35,4 @@ Range part_of(const char* name, const std::optional<Range>& given, const Recorde
 // That there is such a layer, and in it such an item. Throws bad_value.
 void check_item(const Recording& recording, std::int64_t layer, std::int64_t item);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

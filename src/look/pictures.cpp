@@ -3,7 +3,7 @@
 #include "core/message.h"
 #include "look/maps.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -192,4 +192,4 @@ Picture head_links(const Recording& recording, std::int64_t layer, std::int64_t 
   return picture;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -5,7 +5,7 @@
 
 #include "look/maps.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -152,4 +152,4 @@ std::vector<std::vector<HeadLink>> query_links(const Recording& recording, const
   return all;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

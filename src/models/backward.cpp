@@ -3,7 +3,7 @@
 #include "attend/attention.h"
 #include "layers/rows.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -119,4 +119,4 @@ Tensor Backward::attended_memory(const AttentionStep& step, const Tensor& dz, co
   return std::move(d.q);
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

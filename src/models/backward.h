@@ -11,7 +11,7 @@
 
 #include "models/batch.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 // What is done with the gradient of what stands at a place, before it goes further back: d [copies * N,columns].
 using PlaceGradients = std::function<void(ModelPlace place, std::int64_t layer, Tensor& d)>;
@@ -112,4 +112,4 @@ class Backward {
   Tensor memory_;
 };
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -6,7 +6,7 @@
 #include "core/message.h"
 #include "models/knockouts.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -299,4 +299,4 @@ Tensor attend_memory(const Batch& batch, const AttentionStep& step, const Mutabl
   return std::move(rows.context);
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

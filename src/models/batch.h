@@ -11,7 +11,7 @@
 #include "attend/models.h"
 #include "models/kept.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 struct AttentionStep;
 class Knockouts;
@@ -150,4 +150,4 @@ Tensor attend_first(const Batch& batch, const AttentionStep& step, const FirstRo
 Tensor attend_memory(const Batch& batch, const AttentionStep& step, const MutableView& q, const Linear& key,
                      const Linear& value);
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -10,7 +10,7 @@
 #include "models/growing.h"
 #include "models/logits.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -169,4 +169,4 @@ std::vector<Written> search_beams(const Writer& writer, std::span<const std::int
   return BeamSearch(writer, prompt).run();
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -349,4 +349,4 @@ Activation read_activation(const Member& name) {
   fail_at(name.place(), "{} is not known here; {} are", quote(text), fmt::join(names, ", "));
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

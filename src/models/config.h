@@ -9,7 +9,7 @@
 #include "attend/layers.h"
 #include "io/json_member.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 // All that a family's page reads: keys that are missing have the values of the type's class, and what stands under
 // another name of a key comes under its own. Throws bad_file for null where that class takes none, and for keys that
@@ -41,4 +41,4 @@ std::optional<DType> said_dtype(const Member& config);
 // A name of Transformers' ACT2FN. Throws bad_file for one that is not known here.
 Activation read_activation(const Member& name);
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

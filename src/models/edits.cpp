@@ -6,7 +6,7 @@
 
 #include "core/from_end.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -325,4 +325,4 @@ void Edits::back(ModelPlace place, std::int64_t layer, const MutableView& d) con
 }
 
 }  // namespace models
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

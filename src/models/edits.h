@@ -6,7 +6,7 @@
 
 #include "models/batch.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 bool is_of_encoder(ModelPlace place);
 // Of the encoder's text as a decoder reads it: where that is in a cache, no pass comes there.
@@ -34,4 +34,4 @@ class Edits : public Watcher {
   const ModelInfo& info_;
 };
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

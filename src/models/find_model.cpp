@@ -7,7 +7,7 @@
 
 #include "io/json_file.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -189,4 +189,4 @@ std::vector<CachedModel> cached_models() {
   return models;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

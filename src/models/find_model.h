@@ -6,9 +6,9 @@
 
 #include "attend/models.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 // find_model(), whose messages begin with `function`.
 std::filesystem::path find(std::string_view function, const std::filesystem::path& path);
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -2,11 +2,11 @@
 #include "io/file.h"
 #include "models/find_model.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 std::filesystem::path models::find(std::string_view function, const std::filesystem::path& path) {
   if (is_there(path)) return path;
   fail(ErrorCode::bad_file, function, "{} is not among the files that were given", quote(path.string()));
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

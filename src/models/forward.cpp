@@ -10,7 +10,7 @@
 #include "models/model.h"
 #include "models/stack_pass.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 using models::Batch;
 using models::Stack;
@@ -298,4 +298,4 @@ Tensor ModelAccess::forward(const Model& model, std::span<const std::int64_t> id
       parts.family);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

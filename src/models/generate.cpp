@@ -4,7 +4,7 @@
 #include "core/message.h"
 #include "models/growing.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -176,4 +176,4 @@ std::vector<std::vector<std::int64_t>> Model::generate(std::span<const std::vect
   return ids_of(models::generate_all(*this, prompts, options));
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -9,7 +9,7 @@
 #include "models/config.h"
 #include "models/settings.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -197,4 +197,4 @@ void read_generation(const Member& from, bool is_config, ModelInfo& info) {
   }
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -8,7 +8,7 @@
 #include "models/edits.h"
 #include "models/logits.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -164,4 +164,4 @@ void Writer::keep_up(Growing& text) const {
   text.cache.truncate(0);
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

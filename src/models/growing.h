@@ -11,7 +11,7 @@
 #include "models/settings.h"
 #include "models/written_text.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 // A text, and what is known of it so far.
 struct Growing {
@@ -83,4 +83,4 @@ std::string continuation(const Model& model, std::span<const std::int64_t> promp
 // The num_return_sequences best texts after one prompt.
 std::vector<Written> search_beams(const Writer& writer, std::span<const std::int64_t> prompt);
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

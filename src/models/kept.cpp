@@ -1,6 +1,6 @@
 #include "models/kept.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 void Kept::at(ModelPlace place, std::size_t layer, const Tensor& values) {
   if (place == ModelPlace::residual && layer == layers.size()) {
@@ -14,4 +14,4 @@ void Kept::at(ModelPlace place, std::size_t layer, const Tensor& values) {
   }
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

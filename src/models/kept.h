@@ -7,7 +7,7 @@
 
 #include "attend/models.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 // Where a layer has a norm that its stream, or what is added to it, goes through. What an attention or MLP reads by is
 // none of these: nothing else reads it.
@@ -53,4 +53,4 @@ struct Kept {
   void at(ModelPlace place, std::size_t layer, const Tensor& values);
 };
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -5,7 +5,7 @@
 #include "attend/attention.h"
 #include "core/from_end.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -107,4 +107,4 @@ void Knockouts::apply(const AttentionStep& step, const View& q, std::int64_t pos
   }
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -8,7 +8,7 @@
 
 #include "models/batch.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 class Knockouts {
  public:
@@ -28,4 +28,4 @@ class Knockouts {
   std::vector<Knockout> all_;  // those of the batch's stack
 };
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -10,7 +10,7 @@
 #include "attend/layers.h"
 #include "models/batch.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 // A projection of heads, as rows of a layer that may make more: head h has the rows from first + h * step on.
 struct HeadRows {
@@ -36,4 +36,4 @@ struct LayerParts {
   std::vector<std::pair<std::string_view, Norm>> norms = {};  // by what they are of
 };
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -7,7 +7,7 @@
 #include "models/layer_parts.h"
 #include "models/model.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -146,4 +146,4 @@ std::optional<Norm> last_norm_of_encoder(const Model::Parts& parts) {
 
 }  // namespace models
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -8,7 +8,7 @@
 
 #include "layers/rows.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -284,4 +284,4 @@ void Loading::fail_for_problems() {
           count > shown ? fmt::format("; and {} more", count - shown) : "");
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -16,7 +16,7 @@
 #include "models/output.h"
 #include "models/weights.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 // Takes tensors by name and shape. A family is built twice: for the first time of layers of one number, while what is
 // wrong with the file is noted, so that one message can name all of it; then in earnest. Matrices stay where they are
@@ -163,4 +163,4 @@ Family build(Loading& loading, const Member& config, ReadMore read_more) {
   return family;
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

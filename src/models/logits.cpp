@@ -8,7 +8,7 @@
 #include "core/bit_cast.h"
 #include "core/message.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -163,4 +163,4 @@ void process_logits(const LogitsOf& of, std::span<float> logits) {
   Logits(of, logits).process();
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

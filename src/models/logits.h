@@ -7,7 +7,7 @@
 #include "core/parallel.h"
 #include "models/settings.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 // A text so far, and how it is written.
 struct LogitsOf {
@@ -41,4 +41,4 @@ double sum_of_shares(std::span<const float> logits, float largest, double scale)
 // log softmax, in place. Throws as largest_logit().
 void to_log_probabilities(std::span<float> logits);
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

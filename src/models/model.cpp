@@ -6,7 +6,7 @@
 #include "core/tensor_memory.h"
 #include "models/model.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 using models::output_of;
 
@@ -108,4 +108,4 @@ ModelCache Model::cache(std::optional<DType> dtype) const {
   return cache;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -21,7 +21,7 @@
 #include "models/sentences/token_rules.h"
 #include "models/tasks/head.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace models {
 
@@ -111,4 +111,4 @@ const SentenceModules& sentence_modules(const Model::Parts& parts);
 
 }  // namespace models
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

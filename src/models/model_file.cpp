@@ -16,7 +16,7 @@
 #include "models/tasks/logit_score.h"
 #include "models/tasks/task_texts.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 using models::Loading;
 
@@ -341,4 +341,4 @@ Tokenizer Model::load_tokenizer(const std::filesystem::path& name) {
   return Tokenizer(std::make_shared<const Tokenizer::Parts>(Tokenizer::Parts{std::move(file)}));
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -3,7 +3,7 @@
 #include "core/message.h"
 #include "io/file.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -110,4 +110,4 @@ const ModelType& models::model_type(std::string_view name) {
   return row_of_type(types, name);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -9,7 +9,7 @@
 
 #include "attend/model_info.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 struct ModelType {
   std::string_view name;        // model_type of config.json
@@ -37,4 +37,4 @@ const auto& row_of_type(const Rows& rows, std::string_view name) {
   return *found;
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

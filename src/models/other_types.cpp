@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -32,4 +32,4 @@ bool record_takes(std::string_view model_type) {
   return types.find(fmt::format(" {} ", model_type)) != std::string_view::npos;
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

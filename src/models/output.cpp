@@ -4,7 +4,7 @@
 
 #include "core/parallel.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -65,4 +65,4 @@ Tensor Output::input_gradient(std::span<const std::pair<std::int64_t, double>> d
   return d;
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

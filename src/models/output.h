@@ -7,7 +7,7 @@
 
 #include "attend/layers.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 // Logits [...,vocabulary] of hidden states [...,E], f32: softcap(scale * (W hidden + b)).
 struct Output {
@@ -22,4 +22,4 @@ struct Output {
   Tensor input_gradient(std::span<const std::pair<std::int64_t, double>> dlogits, const Tensor& logits) const;
 };
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

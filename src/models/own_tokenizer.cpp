@@ -6,7 +6,7 @@
 #include "io/json_file.h"
 #include "models/gguf/read.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -52,4 +52,4 @@ const Tokenizer& models::OwnTokenizer::get() const {
   return *read_;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

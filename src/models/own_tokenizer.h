@@ -9,7 +9,7 @@
 
 #include "attend/tokenizer.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 class OwnTokenizer {
  public:
@@ -29,4 +29,4 @@ class OwnTokenizer {
   mutable std::optional<Tokenizer> read_;
 };
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -8,7 +8,7 @@
 #include "core/tensor_memory.h"
 #include "models/stack_pass.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -201,4 +201,4 @@ KeptBytes kept_bytes(const Model& model, std::int64_t tokens, std::int64_t decod
   return sum;
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

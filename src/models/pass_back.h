@@ -9,7 +9,7 @@
 #include "models/backward.h"
 #include "models/model.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 struct PassBack {
   // hidden [N,E] -> the gradients of `copies` numbers by it, [copies * N,E] f32, one after another.
@@ -37,4 +37,4 @@ struct KeptBytes {
 };
 KeptBytes kept_bytes(const Model& model, std::int64_t tokens, std::int64_t decoder_tokens);
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -7,7 +7,7 @@
 
 #include "models/config.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -111,4 +111,4 @@ json native_config(const Member& file) {
   return file.value();
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

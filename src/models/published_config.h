@@ -6,10 +6,10 @@
 
 #include "io/json_member.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 // Another configuration is what it was. Throws bad_file for what those models' code computes with and is not known
 // here.
 nlohmann::json native_config(const Member& file);
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -8,7 +8,7 @@
 
 #include "models/logits.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -139,4 +139,4 @@ std::int64_t Sampler::draw_of_part(std::span<const float> logits, float largest)
   return ranking[n];
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

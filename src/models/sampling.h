@@ -7,7 +7,7 @@
 #include "attend/random.h"
 #include "models/settings.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 class Sampler {
  public:
@@ -26,4 +26,4 @@ class Sampler {
   Generator generator_;
 };
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

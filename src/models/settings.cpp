@@ -9,7 +9,7 @@
 #include "core/utf8.h"
 #include "io/file.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -132,4 +132,4 @@ Settings settle(const GenerationSettings& caller, const GenerationSettings& fold
   return settled;
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

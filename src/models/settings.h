@@ -7,7 +7,7 @@
 
 #include "attend/generation.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 // GenerationSettings with what each is where nobody says it.
 struct Settings {
@@ -29,4 +29,4 @@ void check_settings(const GenerationSettings& settings, std::int64_t vocabulary)
 // Both were checked. Throws bad_value for more sequences than beams, and where the caller wants beams that are drawn.
 Settings settle(const GenerationSettings& caller, const GenerationSettings& folder);
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -8,7 +8,7 @@
 #include "models/knockouts.h"
 #include "models/model.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 // A call's edits, and then who asked to be shown what is there: the call's observer, and a watcher.
 class Shown : public Edits {
@@ -49,4 +49,4 @@ Tensor run(const Layers& layers, std::int64_t count, Batch& batch, const ModelCa
   return states;
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

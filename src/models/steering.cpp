@@ -12,7 +12,7 @@
 #include "models/gguf/write.h"
 #include "models/model.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -213,4 +213,4 @@ Steering make_steering(const Model& model, std::span<const TextPair> pairs, cons
   return out;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

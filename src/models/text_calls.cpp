@@ -4,7 +4,7 @@
 #include "models/growing.h"
 #include "models/model.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // A tokenizer may well have more tokens than the model (one for padding that was added later), if no text has them.
 Encoding models::embedded(Encoding text, const Tokenizer& tokenizer, const ModelInfo& info) {
@@ -78,4 +78,4 @@ std::vector<std::string> Model::generate(std::span<const std::string> texts, con
   return generate(std::vector<std::string_view>(texts.begin(), texts.end()), options);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

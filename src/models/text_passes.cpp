@@ -11,7 +11,7 @@
 #include "core/parallel.h"
 #include "models/model.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -178,4 +178,4 @@ std::int64_t run_passes(const Model& model, const TextPasses& passes) {
   return Window(model, passes).run();
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

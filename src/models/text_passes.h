@@ -8,7 +8,7 @@
 
 #include "attend/models.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 struct TextTokens {
   std::vector<std::int64_t> ids, types;
@@ -38,4 +38,4 @@ struct TextPasses {
 // told. Bits: of a text the same alone as among others.
 std::int64_t run_passes(const Model& model, const TextPasses& passes);
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -11,7 +11,7 @@
 #include "core/message.h"
 #include "models/gguf/quantize_row.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 std::string_view format_of(const Matrix& matrix) {
   return matrix.blocks ? name_of(matrix.blocks->type) : name_of(matrix.view.dtype());
@@ -61,4 +61,4 @@ bool is_same(const Matrix& a, const Matrix& b) {
          std::memcmp(data(a), data(b), static_cast<std::size_t>(bytes_of(a))) == 0;
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -6,7 +6,7 @@
 
 #include "attend/layers.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 struct Matrix {
   View view;                                 // of a quantized one the shape alone: no numbers are there
@@ -28,4 +28,4 @@ Tensor numbers(const Matrix& matrix);
 // Of one shape and format, with the same bytes; both contiguous.
 bool is_same(const Matrix& a, const Matrix& b);
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

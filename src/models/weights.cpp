@@ -7,7 +7,7 @@
 #include "io/mapped_file.h"
 #include "io/safetensors.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -146,4 +146,4 @@ const Matrix* Weights::find(std::string_view name) const {
   return found == tensors_.end() ? nullptr : &found->second;
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

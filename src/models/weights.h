@@ -14,7 +14,7 @@
 #include "core/message.h"
 #include "models/weight_matrix.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 // Whether numbers of that dtype can be read where they lie in a file.
 inline bool is_aligned(const std::byte* data, DType dtype) {
@@ -52,4 +52,4 @@ class Weights {
   std::vector<std::shared_ptr<const void>> owners_;
 };
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

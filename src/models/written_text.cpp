@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -84,4 +84,4 @@ std::string WrittenText::shown(bool all) {
   return out;
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

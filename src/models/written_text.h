@@ -9,7 +9,7 @@
 
 #include "attend/tokenizer.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 // A token costs what it and the few before it cost, however long the text is.
 class WrittenText {
@@ -44,4 +44,4 @@ class WrittenText {
   std::size_t cut_ = 0;
 };
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

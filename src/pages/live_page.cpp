@@ -17,7 +17,7 @@
 #include "models/gguf/file.h"
 #include "pages/pages.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -113,4 +113,4 @@ Page live_page(const fs::path& model, const Recording& text_recording, std::stri
   return live_page(model, text_recording, text, options, built_explorer());
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -7,7 +7,7 @@
 
 #include "attend/pages.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // recording_page() and live_page() of a library that was built with that explorer.html; empty: without.
 Page recording_page(const Recording& recording, const RecordingPageOptions& options, std::string_view explorer);
@@ -30,4 +30,4 @@ std::string explorer_page(std::string_view explorer, std::string_view model, con
 // "25.3 MB"
 std::string megabytes(std::int64_t bytes);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -12,7 +12,7 @@
 #include "pages/pages.h"
 #include "picture/text.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -207,4 +207,4 @@ Page recording_page(const Recording& recording, const RecordingPageOptions& opti
   return recording_page(recording, options, built_explorer());
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

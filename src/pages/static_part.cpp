@@ -8,7 +8,7 @@
 #include "pages/pages.h"
 #include "picture/text.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -90,4 +90,4 @@ std::string static_part(const Recording& recording, std::int64_t item, const std
   return out + pictures(recording, item) + telling_table(recording, item);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

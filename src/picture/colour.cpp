@@ -8,7 +8,7 @@
 #include "core/element.h"
 #include "core/message.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -193,4 +193,4 @@ ColourScale colour_scale(std::span<const HeatMap> maps, const char* function) {
   return scale;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

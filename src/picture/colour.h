@@ -6,7 +6,7 @@
 
 #include "attend/picture.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 struct Colour {
   std::uint8_t red = 0;
@@ -50,4 +50,4 @@ struct ColourScale {
 // for an end that is not finite and for kinds that differ.
 ColourScale colour_scale(std::span<const HeatMap> maps, const char* function);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -69,4 +69,4 @@ void ColourBar::paint_level(Sheet& sheet, double x, double y, double width) cons
   paint_sign(sheet, sign, x + width + 24, y);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -8,7 +8,7 @@
 #include "picture/sheet.h"
 #include "picture/ticks.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 inline constexpr double bar_gap = 24;  // between a picture and its bar
 
@@ -33,4 +33,4 @@ struct ColourBar {
   void paint_level(Sheet& sheet, double x, double y, double width) const;
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

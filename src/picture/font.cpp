@@ -17,7 +17,7 @@ extern const unsigned char attend_font_begin[];
 extern const unsigned char attend_font_end[];
 }
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -206,4 +206,4 @@ bool extends_character(char32_t point) {
          (point >= 0x1f3fb && point < 0x1f400) || (point >= 0xe0000 && point < 0xe0200);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

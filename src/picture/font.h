@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 class Font {
  public:
@@ -43,4 +43,4 @@ class Font {
 // tones, direction marks.
 bool extends_character(char32_t point);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -10,7 +10,7 @@
 #include "picture/sheet.h"
 #include "picture/text.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -253,4 +253,4 @@ Layout lay_out(const LayeredGraph& graph, const Font& font, const char* function
   return GraphComposer(graph, font, function).take();
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

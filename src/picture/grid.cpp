@@ -8,7 +8,7 @@
 #include "core/message.h"
 #include "picture/text.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -143,4 +143,4 @@ std::string short_number(double value, int decimals) {
   return text;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -11,7 +11,7 @@
 #include "core/message.h"
 #include "picture/colour.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 struct Grid {
   std::int64_t rows = 0;  // as drawn
@@ -64,4 +64,4 @@ double least_written(const HeatMap& map, const Grid& grid);
 // "0.49": what stands inside a cell. Short for any value, and the same in any locale.
 std::string short_number(double value, int decimals);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

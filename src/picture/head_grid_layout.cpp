@@ -9,7 +9,7 @@
 #include "picture/sheet.h"
 #include "picture/text.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -166,4 +166,4 @@ Layout lay_out(const HeadGrid& grid, const Font& font, const char* function) {
   return GridComposer(grid, font, function).take();
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

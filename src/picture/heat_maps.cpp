@@ -5,7 +5,7 @@
 #include "core/element.h"
 #include "core/message.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -66,4 +66,4 @@ std::vector<HeatMap> heat_maps(const View& weights, const HeatMap& like, const s
   return maps;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -10,7 +10,7 @@
 #include "picture/text.h"
 #include "picture/ticks.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -226,4 +226,4 @@ Layout lay_out(const std::vector<HeatMap>& maps, std::string_view title, const F
   return Composer(maps, title, font, function).take();
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

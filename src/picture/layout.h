@@ -10,7 +10,7 @@
 #include "picture/colour.h"
 #include "picture/font.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 struct Rect {
   double x = 0;
@@ -95,4 +95,4 @@ Layout lay_out(const LayeredGraph& graph, const Font& font, const char* function
 Layout lay_out(const PictureStack& stack, const Font& font, const char* function);
 Layout lay_out(const std::vector<HeatMap>& maps, std::string_view title, const Font& font, const char* function);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -11,7 +11,7 @@
 #include "picture/sheet.h"
 #include "picture/text.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -259,4 +259,4 @@ Layout lay_out(const TokenLinks& links, const Font& font, const char* function) 
   return LinksComposer(links, font, function).take();
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

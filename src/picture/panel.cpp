@@ -8,7 +8,7 @@
 #include "picture/sheet.h"
 #include "picture/text.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -244,4 +244,4 @@ std::u32string pointed_text(const Panel& panel, std::size_t cell) {
   return panel.texts.empty() ? number : panel.texts[cell] + U", " + number;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

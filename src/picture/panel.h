@@ -10,7 +10,7 @@
 #include "picture/grid.h"
 #include "picture/layout.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 inline constexpr double label_size = 12;
 inline constexpr double label_gap = 7;  // between cells and labels, labels and axis name
@@ -83,4 +83,4 @@ std::u32string note_of(const std::vector<Panel>& panels);
 std::u32string inside_text(const Panel& panel, std::size_t cell);
 std::u32string pointed_text(const Panel& panel, std::size_t cell);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

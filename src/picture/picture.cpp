@@ -4,7 +4,7 @@
 #include "attend/picture.h"
 #include "core/message.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -100,4 +100,4 @@ std::string Picture::text() const {
                               drawing);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

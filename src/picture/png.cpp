@@ -10,7 +10,7 @@
 #include "picture/png_file.h"
 #include "picture/text.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -175,4 +175,4 @@ std::string png_picture_stack(const PictureStack& stack) {
   return png_of(lay_out(stack, font, "png_picture_stack"), font);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

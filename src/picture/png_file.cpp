@@ -8,7 +8,7 @@
 
 #include "core/message.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -115,4 +115,4 @@ std::string encode_png(const Pixels& pixels, const std::string& title, int pixel
   return std::move(sink.bytes);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -6,7 +6,7 @@
 
 #include "picture/colour.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 struct Pixels {
   int width = 0;
@@ -17,4 +17,4 @@ struct Pixels {
 // 8-bit sRGB. The title (UTF-8) is left out where it is empty; so is the density where it is 0.
 std::string encode_png(const Pixels& pixels, const std::string& title, int pixels_per_metre);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

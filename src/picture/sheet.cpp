@@ -5,7 +5,7 @@
 
 #include "picture/text.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -58,4 +58,4 @@ void Sheet::frame(const Rect& area) {
   layout_.marks.push_back({{area.x + area.width, area.y, 1, area.height}, frame_colour});
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

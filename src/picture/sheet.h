@@ -7,7 +7,7 @@
 #include "picture/font.h"
 #include "picture/layout.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 inline constexpr double margin = 24;
 inline constexpr double title_size = 17;
@@ -49,4 +49,4 @@ class Sheet {
   std::vector<std::u32string> note_lines_;
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -6,7 +6,7 @@
 #include "picture/layout.h"
 #include "picture/sheet.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -59,4 +59,4 @@ Layout lay_out(const PictureStack& stack, const Font& font, const char* function
   return out;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

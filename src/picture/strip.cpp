@@ -3,7 +3,7 @@
 #include "core/message.h"
 #include "picture/text.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 ReadStrip read_strip(const TokenStrip& strip, const char* function) {
   const View& values = strip.values;
@@ -32,4 +32,4 @@ ReadStrip read_strip(const TokenStrip& strip, const char* function) {
   return read;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -8,7 +8,7 @@
 #include "picture/colour.h"
 #include "picture/grid.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 struct ReadStrip {
   std::vector<std::u32string> tokens;  // one line each
@@ -21,4 +21,4 @@ struct ReadStrip {
 // Throws as svg_token_strip does, naming `function`.
 ReadStrip read_strip(const TokenStrip& strip, const char* function);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

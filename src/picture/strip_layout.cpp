@@ -9,7 +9,7 @@
 #include "picture/strip.h"
 #include "picture/text.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -156,4 +156,4 @@ Layout lay_out(const TokenStrip& strip, const Font& font, const char* function) 
   return StripComposer(strip, font, function).take();
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -9,7 +9,7 @@
 #include "picture/png_file.h"
 #include "picture/text.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -170,4 +170,4 @@ std::string svg_picture_stack(const PictureStack& stack) {
   return Svg(lay_out(stack, font, "svg_picture_stack")).take();
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

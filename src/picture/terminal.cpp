@@ -14,7 +14,7 @@
 #include "picture/terminal_line.h"
 #include "picture/text.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -410,4 +410,4 @@ std::string terminal_heat_maps(const std::vector<HeatMap>& maps, const std::stri
   return out;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -8,7 +8,7 @@
 #include "picture/text.h"
 #include "picture/ticks.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -70,4 +70,4 @@ std::string terminal_legend(const ColourScale& scale, const LegendSigns& signs, 
   return out;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

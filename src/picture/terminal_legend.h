@@ -6,7 +6,7 @@
 
 #include "picture/colour.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // The shade that stands for a colour where there are none; '?' for NaN. Of a diverging scale, what is below 0 is
 // strokes.
@@ -22,4 +22,4 @@ struct LegendSigns {
 // linear.
 std::string terminal_legend(const ColourScale& scale, const LegendSigns& signs, int left, const TerminalStyle& style);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -9,7 +9,7 @@
 #include "core/utf8.h"
 #include "picture/colour.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // One line of the terminal, never wider than it.
 class Line {
@@ -64,4 +64,4 @@ class Line {
   int column_ = 0;
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

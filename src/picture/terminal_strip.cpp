@@ -8,7 +8,7 @@
 #include "picture/terminal_line.h"
 #include "picture/text.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -81,4 +81,4 @@ std::string terminal_token_strip(const TokenStrip& given, const TerminalStyle& s
   return out + terminal_legend(strip.scale, signs, gutter, style);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -4,7 +4,7 @@
 
 #include "core/utf8.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 std::u32string ascii(std::string_view text) {
   return {text.begin(), text.end()};
@@ -93,4 +93,4 @@ std::string escape_markup(std::string_view text) {
   return out;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -8,7 +8,7 @@
 #include "core/message.h"
 #include "picture/font.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // The same characters as code points.
 std::u32string ascii(std::string_view text);
@@ -31,4 +31,4 @@ std::vector<std::u32string> wrap(std::u32string text, const Font& font, double s
 // UTF-8 with the characters escaped that mean something in XML and HTML. What XML forbids is for one_line to replace.
 std::string escape_markup(std::string_view text);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -7,7 +7,7 @@
 #include "picture/grid.h"
 #include "picture/text.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -67,4 +67,4 @@ std::u32string scale_note(const ColourScale& scale) {
   return {};
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

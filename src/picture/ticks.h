@@ -6,7 +6,7 @@
 
 #include "picture/colour.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // Round values on the scale, with their text; the lowest comes first.
 struct Tick {
@@ -18,4 +18,4 @@ std::vector<Tick> ticks_of(const ColourScale& scale);
 // "Colour scale: square root.": what a picture says of a scale that does not spread values evenly; of others nothing.
 std::u32string scale_note(const ColourScale& scale);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -6,7 +6,7 @@
 #include "attention/positions.h"
 #include "core/axes.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -143,4 +143,4 @@ AttentionOptions options_of_rows(const AttentionOptions& options, const Recorded
   return some;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -5,7 +5,7 @@
 
 #include "attend/recording.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // A call with its tensors, by the names of tensor_options().
 struct KeptCall {
@@ -27,4 +27,4 @@ AttentionOptions options_of(const RecordedCall& call, const TensorMap& tensors, 
 // The same of some of its queries, counted from its first: where they stand among its keys is said.
 AttentionOptions options_of_rows(const AttentionOptions& options, const RecordedCall& call, const Range& rows);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

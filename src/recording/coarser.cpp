@@ -6,7 +6,7 @@
 #include "core/divide_up.h"
 #include "recording/recording.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -106,4 +106,4 @@ TensorMap coarser_maps(const Recording& recording, std::int64_t layer, const Map
   return maps;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

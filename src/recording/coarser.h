@@ -3,7 +3,7 @@
 
 #include "attend/recording.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // How many rows and columns of a map's blocks to merge so that at most `most` are left and each index is still in block
 // floor(i blocks / range): where blocks are all of one size, or their number can be divided. 1 where that would be far
@@ -20,4 +20,4 @@ Tensor merged_means(const double* map, const MapSize& blocks, const MapSize& by,
 // largest weights stay the largest. `to` is the layer as it is with these; none where there are no fewer blocks.
 TensorMap coarser_maps(const Recording& recording, std::int64_t layer, const MapSize& most, RecordedLayer& to);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -5,7 +5,7 @@
 
 #include "attend/tensor.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 class Growing {
  public:
@@ -72,4 +72,4 @@ class Growing {
   bool grows_ = false;
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -11,7 +11,7 @@
 #include "core/message.h"
 #include "recording/recording.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -485,4 +485,4 @@ RecordedLayer LayerRecorder::finish(const std::string& prefix, TensorMap& to) {
   return std::move(layer_);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -11,7 +11,7 @@
 #include "recording/growing.h"
 #include "summary/head_scores.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // Where a call's queries and keys stand among those of its layer.
 struct CallPlace {
@@ -81,4 +81,4 @@ class LayerRecorder {
   std::vector<KeptCall> kept_;
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -8,7 +8,7 @@
 #include "io/file.h"
 #include "recording/layer_recorder.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -147,4 +147,4 @@ Recording Recorder::finish() {
   return recording;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -9,7 +9,7 @@
 #include "summary/head_scores.h"
 #include "summary/summary.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -278,4 +278,4 @@ Tensor Recording::weights(std::int64_t layer, std::int64_t item, std::int64_t nu
   return weights;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

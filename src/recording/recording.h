@@ -6,7 +6,7 @@
 #include "attend/recording.h"
 #include "io/safetensors.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 struct Recording::File {
   File(std::string_view function, const std::filesystem::path& path)
@@ -44,4 +44,4 @@ Range within(const Range& wanted, const Range& range);
 // "layers.3.name"
 std::string tensor_name(std::int64_t layer, std::string_view name);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

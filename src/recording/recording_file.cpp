@@ -12,7 +12,7 @@
 #include "recording/recording.h"
 #include "summary/head_scores.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -318,4 +318,4 @@ Recording Recording::load(const std::filesystem::path& path) {
   });
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -7,7 +7,7 @@
 #include "recording/recording.h"
 #include "summary/summary.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -94,4 +94,4 @@ HeadSteps Recording::steps(std::int64_t layer, std::int64_t item, std::int64_t n
   return steps;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -11,7 +11,7 @@
 #include "kernels/targets.h"
 #include "ring/call.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -269,4 +269,4 @@ AttentionGradients ring_attention_backward(RingTransport& ranks, const View& dou
   return result;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

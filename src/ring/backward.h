@@ -5,7 +5,7 @@
 #include "ring/conveyor.h"
 #include "ring/route.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // A run waits for the one before it, so pieces are small; but of as many stretches (192 to 384 keys each) as give each
 // of so many threads two.
@@ -30,4 +30,4 @@ struct BackwardHops {
 BackwardHops backward_hops(const char* function, const Positions& positions, const std::vector<QueryRun>& runs,
                            const std::vector<KeyPiece>& pieces, int rank, const PieceBytes& bytes);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -8,7 +8,7 @@
 #include "core/sha256.h"
 #include "kernels/targets.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -170,4 +170,4 @@ MutableView PieceShape::dv(std::byte* slot, std::int64_t n) const {
   return MutableView(slot + Layout(*this, n).dv, DType::f32, {B, Hkv, n, Dv});
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

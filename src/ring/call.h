@@ -6,7 +6,7 @@
 #include "ring/gather.h"
 #include "ring/route.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // Shapes that do not depend on the rank.
 struct PieceShape {
@@ -57,4 +57,4 @@ AnyView own_part(const AnyView& x, const KeyPiece& piece) {
   return x.slice(2, piece.local, piece.local + piece.count());
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -13,7 +13,7 @@
 #include "core/signals_blocked.h"
 #include "core/tensor_memory.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -279,4 +279,4 @@ void Conveyor::run() {
   if (computing.joinable()) computing.join();
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

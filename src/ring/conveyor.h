@@ -11,7 +11,7 @@
 
 #include "attend/ring.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // How long to wait before what has not happened is looked at again.
 class Patience {
@@ -87,4 +87,4 @@ class Conveyor {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

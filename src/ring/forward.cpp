@@ -4,7 +4,7 @@
 
 #include "ring/call.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -136,4 +136,4 @@ AttentionResult ring_attention(RingTransport& ranks, const View& q, const View& 
   return result;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

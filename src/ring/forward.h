@@ -4,7 +4,7 @@
 #include "ring/conveyor.h"
 #include "ring/route.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // An eighth of a run, so that others begin soon; but enough keys that reading and writing the rows' sums for each piece
 // takes little: with 576 keys it took a tenth of the time of 2 ranks on 2 cores.
@@ -28,4 +28,4 @@ ForwardHops forward_hops(const Positions& positions, const std::vector<QueryRun>
                          const std::vector<KeyPiece>& pieces, int rank, int ranks,
                          const std::function<Bytes(std::int64_t)>& bytes_of);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -14,7 +14,7 @@
 #include "core/parallel.h"
 #include "ring/conveyor.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -133,4 +133,4 @@ void compare(RingTransport& ranks, const char* function, const Statement& own) {
   if (verdict) throw Error(*verdict);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -9,7 +9,7 @@
 #include "attend/error.h"
 #include "attend/ring.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // Waits until a request is done. Throws what test() throws, and `interrupted`, which the others learn.
 void wait_for(RingTransport& ranks, std::int64_t request);
@@ -84,4 +84,4 @@ void settle(RingTransport& ranks, const char* function, Body body) {
   });
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -10,7 +10,7 @@
 
 #include "core/message.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 namespace {
 
 // MPI counts in int. The parts of a message follow each other in order, as all that one rank sends with one tag.
@@ -266,4 +266,4 @@ std::string_view MpiRanks::thread_level() const {
   }
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -14,7 +14,7 @@
 #include "ring/call.h"
 #include "ring/forward.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -309,4 +309,4 @@ RingPlan plan_ring(const Dims& q, const Dims& k, const Dims& v, DType dtype, con
   return make_plan(q, k, v, dtype, sharding, options, backward, costs, ring);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

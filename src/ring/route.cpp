@@ -5,7 +5,7 @@
 #include "core/divide_up.h"
 #include "core/message.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -103,4 +103,4 @@ std::int64_t pieces_of_run(const RingSharding& sharding, std::int64_t piece_keys
   return std::max<std::int64_t>(1, divide_up(longest_run(sharding), piece_keys));
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

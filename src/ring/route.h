@@ -6,7 +6,7 @@
 #include "attend/ring.h"
 #include "attention/piecewise.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // Runs and pieces are cut at multiples of it, so that no tile is: of the forward's 64 keys, or of the backward's 48
 // keys and 64 rows.
@@ -57,4 +57,4 @@ inline constexpr std::int64_t own_slots = 2;
 // A rank's positions on an axis.
 std::int64_t local_length(const std::vector<Range>& runs);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

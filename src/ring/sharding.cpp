@@ -5,7 +5,7 @@
 #include "core/message.h"
 #include "ring/route.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -127,4 +127,4 @@ Tensor ring_unshard(const std::vector<View>& shares, int axis, const std::vector
   return whole;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

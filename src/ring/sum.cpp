@@ -5,7 +5,7 @@
 #include "core/message.h"
 #include "ring/gather.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 void ring_sum(RingTransport& ranks, const MutableView& x) {
   const char* function = "ring_sum";
@@ -33,4 +33,4 @@ void ring_sum(RingTransport& ranks, const MutableView& x) {
   });
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

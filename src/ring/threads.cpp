@@ -10,7 +10,7 @@
 #include "attend/ring.h"
 #include "core/message.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -126,4 +126,4 @@ std::vector<std::unique_ptr<RingTransport>> threads_as_ranks(int ranks) {
   return list;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -5,7 +5,7 @@
 #include "core/message.h"
 #include "models/growing.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -52,4 +52,4 @@ void Chat::clear() {
   answer_begin_ = 0;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -5,7 +5,7 @@
 #include "core/message.h"
 #include "models/growing.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 struct Growth::State {
   State(const Model& of, ModelText given, const GenerateOptions& how)
@@ -87,4 +87,4 @@ const ModelCache& Growth::cache() const {
   return state_->growing.cache;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

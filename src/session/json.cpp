@@ -5,7 +5,7 @@
 
 #include "attend/session.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 std::string to_json(const ModelInfo& x) {
   return text_of({{"type", x.type},
@@ -36,4 +36,4 @@ std::string to_json(std::span<const NextToken> next) {
   return text_of(list);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -7,7 +7,7 @@
 #include "core/message.h"
 #include "models/edits.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -138,4 +138,4 @@ std::vector<Tensor> means(const Model& model, std::span<const std::vector<std::i
   return out;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -7,7 +7,7 @@
 #include "attend/session.h"
 #include "core/message.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -137,4 +137,4 @@ Pass run(const Model& model, const ModelText& text, const PassOptions& options) 
   return pass;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

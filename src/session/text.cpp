@@ -8,7 +8,7 @@
 #include "core/message.h"
 #include "models/growing.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 Encoding encode(const Model& model, std::string_view text, const TextOptions& options) {
   const Tokenizer& tokenizer = model.tokenizer();
@@ -60,4 +60,4 @@ double cosine(const View& a, const View& b) {
   return lengths > 0 ? dot(x, y) / lengths : 0;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -6,7 +6,7 @@
 #include "core/parallel.h"
 #include "summary/summary.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -43,4 +43,4 @@ void weigh_decoded(SummaryProblem& x) {
   x.to.weights.copy_from(part.slice(2, x.queries.begin, x.queries.end).slice(3, x.keys.begin, x.keys.end));
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -7,7 +7,7 @@
 
 #include "core/message.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -94,4 +94,4 @@ std::string HeadScores::label_text() const {
   return text;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

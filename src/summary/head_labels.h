@@ -8,7 +8,7 @@
 
 #include "attend/head_scores.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // A label that stands for an excess above its threshold.
 struct LabelRule {
@@ -22,4 +22,4 @@ std::span<const LabelRule> label_rules();
 std::vector<HeadLabel> labels_of(const HeadKinds& excess, bool known, double effective_keys, double keys_seen);
 bool has_label(const std::vector<HeadLabel>& labels, std::string_view name);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -9,7 +9,7 @@
 #include "core/message.h"
 #include "summary/head_labels.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -331,4 +331,4 @@ std::vector<HeadScores> head_scores(const View& q, const View& k, const std::opt
   });
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -5,7 +5,7 @@
 
 #include "summary/probes.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // Of all rows and keys, of one pass or of several over rows that follow each other; f32 or f64, but for top_keys.
 struct HeadSums {
@@ -33,4 +33,4 @@ inline constexpr std::int64_t score_count = 26;
 void write_scores(const HeadScores& scores, double* to);
 HeadScores read_scores(const double* from, std::int64_t keys);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

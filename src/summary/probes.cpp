@@ -10,7 +10,7 @@
 #include "attention/operands.h"
 #include "core/message.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -98,4 +98,4 @@ PairWeight pair_weights(const SummaryProblem& x) {
   };
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

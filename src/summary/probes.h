@@ -5,7 +5,7 @@
 
 #include "summary/summary.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // A key is local that is so many places from the level one, or fewer.
 inline constexpr std::int64_t near_keys = 8;
@@ -25,4 +25,4 @@ using PairWeight = std::function<double(std::int64_t batch, std::int64_t head, s
 // The weights of a pass that has run, pair by pair, in double.
 PairWeight pair_weights(const SummaryProblem& problem);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -7,7 +7,7 @@
 #include "core/parallel.h"
 #include "summary/summary.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -203,4 +203,4 @@ void run_reference(SummaryProblem& x, const SummarySchedule& s) {
   });
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

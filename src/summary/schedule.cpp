@@ -16,7 +16,7 @@
 #include "kernels/lse.h"
 #include "summary/summary.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -340,4 +340,4 @@ void run_summary(SummaryProblem& x, const SummarySchedule& s) {
   SummaryRun(x, s).run();
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

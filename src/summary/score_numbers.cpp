@@ -6,7 +6,7 @@
 #include "summary/head_labels.h"
 #include "summary/head_scores.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -67,4 +67,4 @@ HeadScores read_scores(const double* from, std::int64_t keys) {
   return scores;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -5,7 +5,7 @@
 #include "core/message.h"
 #include "summary/summary.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -143,4 +143,4 @@ AttentionSummary SummaryProblem::want_rows_and_keys() {
   return summary;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -11,7 +11,7 @@
 #include "core/element.h"
 #include "core/message.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 Range check_range(const char* function, const char* name, const std::optional<Range>& range, std::int64_t size) {
   if (!range) return {0, size};
@@ -356,4 +356,4 @@ AttentionMap attention_map(MapSize blocks, const View& q, const View& k, const s
   });
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -9,7 +9,7 @@
 #include "attention/problem.h"
 #include "kernels/targets.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // The part that is asked for of `size` queries or keys. Throws bad_value for none.
 Range check_range(const char* function, const char* name, const std::optional<Range>& range, std::int64_t size);
@@ -108,4 +108,4 @@ void clear_maps(const SummaryViews& to, std::int64_t n, std::int64_t h);
 // The plain path, for f64: a stretch is all keys.
 void run_reference(SummaryProblem& problem, const SummarySchedule& schedule);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

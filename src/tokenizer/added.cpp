@@ -4,7 +4,7 @@
 
 #include "core/utf8.h"
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 namespace {
 
@@ -132,4 +132,4 @@ std::vector<Word> AddedTokens::find(std::string_view text) const {
   return words;
 }
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

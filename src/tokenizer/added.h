@@ -10,7 +10,7 @@
 #include "tokenizer/steps.h"
 #include "tokenizer/unigram.h"
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 struct AddedToken {
   std::string text;
@@ -47,4 +47,4 @@ class AddedTokens {
   std::vector<TokenId> begun_;          // of each node, the longest token that begins there
 };
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

@@ -7,7 +7,7 @@
 
 #include "core/utf8.h"
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 namespace {
 
@@ -224,4 +224,4 @@ void Bpe::find(std::string_view word, bool byte_level, std::vector<WordToken>& t
   }
 }
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

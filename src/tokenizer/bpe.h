@@ -6,7 +6,7 @@
 
 #include "tokenizer/vocabulary.h"
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 struct BpeOptions {
   std::optional<std::string> unknown = {};  // in the vocabulary
@@ -63,4 +63,4 @@ const std::array<std::string, 256>& byte_characters();
 // The byte that a character stands for there.
 std::optional<unsigned char> byte_of(char32_t character);
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

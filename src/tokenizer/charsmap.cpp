@@ -5,7 +5,7 @@
 
 #include "core/utf8.h"
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 namespace {
 
@@ -133,4 +133,4 @@ std::string decode_base64(const Member& from) {
   return bytes;
 }
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

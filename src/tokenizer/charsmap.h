@@ -9,7 +9,7 @@
 
 #include "io/json_member.h"
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 class Charsmap {
  public:
@@ -39,4 +39,4 @@ class Charsmap {
 // Throws bad_file.
 std::string decode_base64(const Member& from);
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

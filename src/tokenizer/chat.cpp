@@ -7,7 +7,7 @@
 #include "tokenizer/growth.h"
 #include "tokenizer/unicode.h"
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 namespace {
 
@@ -318,4 +318,4 @@ Chat read_chat(const std::filesystem::path& folder) {
   }
 }
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

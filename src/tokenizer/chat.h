@@ -6,7 +6,7 @@
 #include "attend/tokenizer.h"
 #include "core/message.h"
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 // What a template has to work with.
 struct Conversation {
@@ -29,4 +29,4 @@ Chat recognize_chat(const Place& place, std::string_view chat_template);
 // Of a folder: chat_template.jinja, or what tokenizer_config.json says. What is wrong there is said by chat() alone.
 Chat read_chat(const std::filesystem::path& folder);
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

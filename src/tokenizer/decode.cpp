@@ -9,7 +9,7 @@
 #include "tokenizer/bpe.h"
 #include "tokenizer/read.h"
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 namespace {
 
@@ -243,4 +243,4 @@ std::optional<std::vector<Decoder>> read_decoders(const Member& from) {
   return steps;
 }
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

@@ -9,7 +9,7 @@
 #include "io/json_member.h"
 #include "tokenizer/growth.h"
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 // Changes the parts that make up the text. What one step could make of them without end is held against the growth.
 using Decoder = std::function<void(std::vector<std::string>&, const Growth&)>;
@@ -24,4 +24,4 @@ void clean_up(std::string& text, bool do_not);
 // The steps of a file, in order; null: there is none, and tokens are joined with spaces. Throws bad_file.
 std::optional<std::vector<Decoder>> read_decoders(const Member& from);
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

@@ -7,7 +7,7 @@
 #include "core/utf8.h"
 #include "tokenizer/read.h"
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 namespace {
 
@@ -317,4 +317,4 @@ TokenizerFile read_folder(std::string_view function, const std::filesystem::path
   return tokenizer;
 }
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

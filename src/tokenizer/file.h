@@ -16,7 +16,7 @@
 #include "tokenizer/wordlevel.h"
 #include "tokenizer/wordpiece.h"
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 struct TokenizerFile {
   std::vector<Normalizer> normalizers;
@@ -70,10 +70,10 @@ class MergeReader {
   std::vector<Merge> merges_;
 };
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 struct Tokenizer::Parts : tokenizer::TokenizerFile {};
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

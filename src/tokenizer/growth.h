@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 // Bytes of what a file may set beside each character of a word, or behind each message.
 constexpr std::size_t longest_affix = 1024;
@@ -36,4 +36,4 @@ class Growth {
   std::uint64_t most_, left_;
 };
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

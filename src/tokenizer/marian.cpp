@@ -7,7 +7,7 @@
 #include "core/utf8.h"
 #include "tokenizer/file.h"
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 void Marian::tokenize(std::string_view text, Growth& growth, std::vector<WordToken>& to) const {
   std::uint32_t code = 0;
@@ -165,4 +165,4 @@ TokenizerFile marian_tokenizer(const Member& vocabulary, const Member& config, c
   return out;
 }
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

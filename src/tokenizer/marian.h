@@ -4,7 +4,7 @@
 
 #include "tokenizer/sentencepiece.h"
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 class Marian {
  public:
@@ -23,4 +23,4 @@ class Marian {
   TokenId unknown_;
 };
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

@@ -7,7 +7,7 @@
 #include "tokenizer/read.h"
 #include "tokenizer/steps.h"
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 namespace {
 
@@ -235,4 +235,4 @@ std::vector<Normalizer> read_normalizers(const Member& from) {
   return steps;
 }
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

@@ -12,7 +12,7 @@
 #include "io/file.h"
 #include "tokenizer/unicode_table.h"
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 namespace {
 
@@ -323,4 +323,4 @@ std::vector<Part> arrange(Behavior behavior, const std::vector<Part>& parts) {
   return out;
 }
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

@@ -9,7 +9,7 @@
 
 #include "core/message.h"
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 // A part of a text: a match of a pattern, or what lies between.
 struct Part {
@@ -45,4 +45,4 @@ enum class Behavior { removed, isolated, merged_with_previous, merged_with_next,
 // The parts that are left, in order; `match` no longer means anything.
 std::vector<Part> arrange(Behavior behavior, const std::vector<Part>& parts);
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

@@ -10,7 +10,7 @@
 #include "io/json_member.h"
 #include "tokenizer/pattern.h"
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 // Calls read(step, type) for the part, or for each of a Sequence, whose list has that name; for null, not at all.
 template <class Read>
@@ -34,4 +34,4 @@ inline std::size_t count_characters(std::string_view text) {
   return static_cast<std::size_t>(std::ranges::count_if(text, begins_character));
 }
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

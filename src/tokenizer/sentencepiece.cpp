@@ -7,7 +7,7 @@
 #include "core/utf8.h"
 #include "tokenizer/decode.h"
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 namespace {
 
@@ -267,4 +267,4 @@ std::string SentencePiece::decode(std::span<const std::string> pieces) const {
   return text;
 }
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

@@ -10,7 +10,7 @@
 #include "tokenizer/growth.h"
 #include "tokenizer/unigram.h"
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 class SentencePiece {
  public:
@@ -48,4 +48,4 @@ class SentencePiece {
   TextMap<Kind> kinds_;
 };
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

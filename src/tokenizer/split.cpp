@@ -7,7 +7,7 @@
 #include "tokenizer/read.h"
 #include "tokenizer/steps.h"
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 namespace {
 
@@ -279,4 +279,4 @@ std::vector<PreTokenizer> read_pre_tokenizers(const Member& from, const std::str
   return steps;
 }
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

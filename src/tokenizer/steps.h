@@ -7,7 +7,7 @@
 #include "io/json_member.h"
 #include "tokenizer/text.h"
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 using Normalizer = std::function<void(Characters&)>;
 
@@ -28,4 +28,4 @@ std::vector<Normalizer> read_normalizers(const Member& from);
 // `model`: the type of model that the words are for: BPE takes words of bytes.
 std::vector<PreTokenizer> read_pre_tokenizers(const Member& from, const std::string& model);
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

@@ -2,7 +2,7 @@
 
 #include "tokenizer/read.h"
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 namespace {
 
@@ -103,4 +103,4 @@ Template read_template(const Member& from) {
   return result;
 }
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

@@ -6,7 +6,7 @@
 
 #include "io/json_member.h"
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 // A text, or tokens that are added.
 struct TemplatePiece {
@@ -26,4 +26,4 @@ struct Template {
 // Throws bad_file.
 Template read_template(const Member& from);
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

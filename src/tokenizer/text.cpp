@@ -4,7 +4,7 @@
 
 #include "core/utf8.h"
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 namespace {
 
@@ -111,4 +111,4 @@ void AlignedText::append(std::string_view text, Span span) {
   spans_.insert(spans_.end(), text.size(), span);
 }
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

@@ -9,7 +9,7 @@
 #include "tokenizer/growth.h"
 #include "tokenizer/unicode.h"
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 // Bytes of the text that is encoded.
 struct Span {
@@ -98,4 +98,4 @@ void Characters::filter(Keep keep) {
   if (kept.size() < points_.size()) change(kept, removed);
 }
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

@@ -7,7 +7,7 @@
 #include "io/file.h"
 #include "tokenizer/file.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 using namespace tokenizer;
 
@@ -309,4 +309,4 @@ std::optional<std::int64_t> Tokenizer::unknown() const {
       parts_->model);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

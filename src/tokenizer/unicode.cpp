@@ -10,7 +10,7 @@
 #include "tokenizer/unicode_scripts.h"
 #include "tokenizer/unicode_table.h"
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 namespace {
 
@@ -277,4 +277,4 @@ std::vector<Changed> normalize(std::u32string_view text, NormalForm form, const 
   return composes ? composed.take() : out;
 }
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

@@ -10,7 +10,7 @@
 
 #include "tokenizer/growth.h"
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 bool is_white_space(char32_t point);
 bool is_control(char32_t point);  // Cc, Cf and Co, but tab, line feed and carriage return
@@ -54,4 +54,4 @@ enum class NormalForm { nfd, nfc, nfkd, nfkc };
 // Throws where it becomes more than `growth` allows.
 std::vector<Changed> normalize(std::u32string_view text, NormalForm form, const Growth& growth);
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

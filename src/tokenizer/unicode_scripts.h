@@ -5,7 +5,7 @@
 
 #include <array>
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 struct ScriptRange {
   char32_t first, last;
@@ -200,4 +200,4 @@ inline constexpr std::array<ScriptRange, 852> scripts = {{
 
 // clang-format on
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

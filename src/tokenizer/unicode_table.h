@@ -7,7 +7,7 @@
 
 #include "core/code_points.h"
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 // clang-format off
 
@@ -221,4 +221,4 @@ inline constexpr std::array<CodePointRange, 20> indic_linkers = {{
 
 // clang-format on
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

@@ -4,7 +4,7 @@
 
 #include "core/utf8.h"
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 // ---- Tokens that a text begins with ----
 
@@ -178,4 +178,4 @@ void Unigram::append(std::string_view word, std::uint32_t begin, std::uint32_t e
   }
 }
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

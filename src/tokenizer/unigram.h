@@ -7,7 +7,7 @@
 
 #include "tokenizer/vocabulary.h"
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 // Finds the tokens that a text begins with.
 class Trie {
@@ -123,4 +123,4 @@ void Trie::for_each_child(Found found) const {
   }
 }
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

@@ -4,7 +4,7 @@
 
 #include "io/file.h"
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 void TokenMap::add(std::string token, TokenId id) {
   tokens_.insert_or_assign(id, token);
@@ -48,4 +48,4 @@ std::uint64_t WordCache::new_model() {
   return last += 2;
 }
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 struct HashText {
   using is_transparent = void;
@@ -89,4 +89,4 @@ void append_cached(std::uint64_t model, std::string_view word, std::vector<WordT
   place.model = model;
 }
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

@@ -3,7 +3,7 @@
 
 #include "tokenizer/vocabulary.h"
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 class WordLevel {
  public:
@@ -25,4 +25,4 @@ class WordLevel {
   std::optional<TokenId> unknown_;
 };
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

@@ -4,7 +4,7 @@
 
 #include "core/utf8.h"
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 WordPiece::WordPiece(TokenMap vocabulary, WordPieceOptions options)
     : vocabulary_(std::move(vocabulary)),
@@ -39,4 +39,4 @@ void WordPiece::find(std::string_view word, std::vector<WordToken>& to) const {
   }
 }
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

@@ -3,7 +3,7 @@
 
 #include "tokenizer/unigram.h"
 
-namespace attend::inline v0::tokenizer {
+namespace attend::inline v1::tokenizer {
 
 struct WordPieceOptions {
   std::string unknown = "[UNK]";
@@ -32,4 +32,4 @@ class WordPiece {
   std::uint64_t number_ = WordCache::new_model();
 };
 
-}  // namespace attend::inline v0::tokenizer
+}  // namespace attend::inline v1::tokenizer

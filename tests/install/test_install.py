@@ -131,14 +131,14 @@ def test_the_library_exports_what_its_headers_declare(prefix):
     if not library.exists():
         pytest.skip("a static library")
     symbols = [line.split(maxsplit=2)[2] for line in output_of("nm", "-DC", "--defined-only", library).splitlines()]
-    assert "typeinfo for attend::v0::Error" in symbols
+    assert "typeinfo for attend::v1::Error" in symbols
     headers = "".join(path.read_text() for path in (prefix / "include/attend").iterdir())
     declared = set(re.findall(r"\w+", headers))
     for symbol in symbols:
         name = symbol.removeprefix("typeinfo for ").removeprefix("typeinfo name for ").removeprefix("vtable for ")
         if " std::" in name.split("(")[0]:
             continue  # unoptimised builds: a weak template of std:: that returns one of our types
-        assert name.startswith("attend::v0::") and re.findall(r"\w+", name)[2] in declared, symbol
+        assert name.startswith("attend::v1::") and re.findall(r"\w+", name)[2] in declared, symbol
 
 
 EXPECTED = " 0.6698 caught\n"

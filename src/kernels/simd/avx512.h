@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 namespace {
 
 struct Simd {
@@ -300,4 +300,4 @@ struct Simd {
 };
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

@@ -7,7 +7,7 @@
 
 #include "core/half.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 namespace {
 
 struct Simd {
@@ -195,4 +195,4 @@ inline void transpose4(const float* r0, const float* r1, const float* r2, const 
 }
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

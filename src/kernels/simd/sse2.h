@@ -8,7 +8,7 @@
 
 #include "core/half.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 namespace {
 
 struct Simd {
@@ -200,4 +200,4 @@ struct Simd {
 };
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

@@ -3,7 +3,7 @@
 
 #include <immintrin.h>
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 namespace {
 
 // Four rows of four floats to four columns, to_stride floats apart.
@@ -18,4 +18,4 @@ inline void transpose4(const float* r0, const float* r1, const float* r2, const 
 }
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

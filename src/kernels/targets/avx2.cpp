@@ -6,7 +6,7 @@
 
 #include "kernels/targets/make_target.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 
 namespace {
 
@@ -21,4 +21,4 @@ bool supported() {
 
 constinit const Target target_avx2 = make_target("avx2", supported);
 
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

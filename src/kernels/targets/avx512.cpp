@@ -4,7 +4,7 @@
 
 #include "kernels/targets/make_target.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 
 namespace {
 
@@ -17,4 +17,4 @@ bool supported() {
 
 constinit const Target target_avx512 = make_target("avx512", supported);
 
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

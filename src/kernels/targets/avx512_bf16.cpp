@@ -6,7 +6,7 @@
 #include "kernels/dot_bf16.h"
 #include "kernels/targets/make_target.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 
 namespace {
 
@@ -96,4 +96,4 @@ constexpr Target by_dtype() noexcept {
 
 constinit const Target target_avx512_bf16 = by_dtype();
 
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

@@ -4,7 +4,7 @@
 
 #include "kernels/targets/make_target.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 
 namespace {
 
@@ -16,4 +16,4 @@ bool supported() {
 
 constinit const Target target_baseline = make_target("baseline", supported);
 
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

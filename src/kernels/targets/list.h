@@ -3,7 +3,7 @@
 
 #include "kernels/target.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 
 #if defined(__x86_64__)
 extern const Target target_baseline, target_avx2, target_avx512, target_avx512_bf16;
@@ -18,4 +18,4 @@ extern const Target target_baseline;
 #error "attend's kernels are written for x86-64, AArch64 and WebAssembly"
 #endif
 
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

@@ -12,7 +12,7 @@
 #include "kernels/summary.h"
 #include "kernels/targets/list.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 namespace {
 
 template <bool Cached>
@@ -184,4 +184,4 @@ constexpr Target make_target(const char* name, bool (*supported)()) noexcept {
 }
 
 }  // namespace
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

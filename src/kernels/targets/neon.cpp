@@ -9,7 +9,7 @@
 #include "kernels/targets/make_target.h"
 #include "kernels/targets/neon_dotprod.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 
 namespace {
 
@@ -40,4 +40,4 @@ constexpr Target with_dotprod() noexcept {
 
 constinit const Target target_neon = with_dotprod();
 
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

@@ -5,7 +5,7 @@
 
 #include "kernels/linear_digits.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 
 BlockKernels int8_blocks_by_dotprod(QuantizedType type) {
   BlockKernels found{};
@@ -13,4 +13,4 @@ BlockKernels int8_blocks_by_dotprod(QuantizedType type) {
   return found;
 }
 
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

@@ -3,9 +3,9 @@
 
 #include "kernels/target.h"
 
-namespace attend::inline v0::kernels {
+namespace attend::inline v1::kernels {
 
 // LinearKernels::blocks of Activations::int8.
 BlockKernels int8_blocks_by_dotprod(QuantizedType type);
 
-}  // namespace attend::inline v0::kernels
+}  // namespace attend::inline v1::kernels

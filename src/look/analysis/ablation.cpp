@@ -5,7 +5,7 @@
 #include "look/analysis/shared.h"
 #include "look/csv.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -102,4 +102,4 @@ std::string ablation_csv(const Ablation& x, const AnalysisOf& of) {
   return text;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

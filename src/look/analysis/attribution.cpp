@@ -7,7 +7,7 @@
 #include "look/analysis/shared.h"
 #include "look/csv.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -161,4 +161,4 @@ std::string attribution_csv(const Attribution& x, const AnalysisOf& of) {
                             x.bias + (neurons ? sum_of(x.mlp_biases) : 0), x.rounding);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

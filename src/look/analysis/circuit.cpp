@@ -7,7 +7,7 @@
 #include "core/message.h"
 #include "look/analysis/shared.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -149,4 +149,4 @@ std::string circuit_csv(const Circuit& x, const Edges& edges) {
   return text;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

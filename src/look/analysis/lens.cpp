@@ -6,7 +6,7 @@
 #include "look/analysis/shared.h"
 #include "look/csv.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -89,4 +89,4 @@ std::string lens_csv(const Lens& lens, std::span<const std::int64_t> positions, 
   return text;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

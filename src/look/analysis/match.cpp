@@ -4,7 +4,7 @@
 #include "core/message.h"
 #include "look/analysis/shared.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -62,4 +62,4 @@ Picture match_picture(const MaxSim& match, std::span<const std::string> query, s
   return picture;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -7,7 +7,7 @@
 #include "look/analysis/shared.h"
 #include "look/csv.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -104,4 +104,4 @@ std::string passages_csv(const Passages& x, const AnalysisOf& of) {
   return text;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -3,7 +3,7 @@
 #include "look/analysis/shared.h"
 #include "look/csv.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -93,4 +93,4 @@ std::string patching_csv(const Patching& x, const AnalysisOf& of) {
   return text;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -6,7 +6,7 @@
 #include "look/analysis/shared.h"
 #include "look/csv.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -91,4 +91,4 @@ std::string saliency_csv(const Saliency& x, const AnalysisOf& of) {
   return text;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -6,7 +6,7 @@
 #include "attend/error.h"
 #include "core/message.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 std::string token_text(const AnalysisOf& of, std::int64_t id) {
   const std::optional<std::string> text = of.tokenizer != nullptr ? of.tokenizer->text(id) : std::nullopt;
@@ -123,4 +123,4 @@ Picture picture_of(Tensor values, HeatMap map, std::string title) {
   return picture;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -7,7 +7,7 @@
 #include "attend/analysis_look.h"
 #include "look/maps.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 // One token by itself; an id that no tokenizer knows is a number.
 std::string token_text(const AnalysisOf& of, std::int64_t id);
@@ -41,4 +41,4 @@ std::vector<std::string> numbers_to(std::int64_t count, std::string_view last);
 HeatMap head_map(const View& values);
 Picture picture_of(Tensor values, HeatMap map, std::string title);
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

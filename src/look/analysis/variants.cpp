@@ -7,7 +7,7 @@
 #include "look/analysis/shared.h"
 #include "look/csv.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -105,4 +105,4 @@ std::string variants_csv(const Variants& x, const AnalysisOf& of) {
   return text;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

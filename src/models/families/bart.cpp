@@ -6,7 +6,7 @@
 #include "models/families/embeddings.h"
 #include "models/families/encoder_decoder.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -190,4 +190,4 @@ Bart::Bart(Loading& loading, const Member& config) : info_(read_encoder_decoder(
   loading.ignore_head("qa_outputs.", true);
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

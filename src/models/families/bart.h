@@ -12,7 +12,7 @@
 #include "models/layer_parts.h"
 #include "models/loading.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 // The encoder, or the decoder.
 class BartStack {
@@ -79,4 +79,4 @@ class Bart {
   std::optional<Output> output_;
 };
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

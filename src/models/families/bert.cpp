@@ -6,7 +6,7 @@
 #include "models/families/embeddings.h"
 #include "models/families/relative_positions.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -267,4 +267,4 @@ void Bert::embed_backward(Backward& pass, Tensor& dx) const {
   pass.at(ModelPlace::embeddings, 0, dx);
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

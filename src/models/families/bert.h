@@ -14,7 +14,7 @@
 #include "models/layer_parts.h"
 #include "models/loading.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 class Bert {
  public:
@@ -70,4 +70,4 @@ class Bert {
   std::vector<std::size_t> which_;  // of layers_, for each layer: ALBERT's share them
 };
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

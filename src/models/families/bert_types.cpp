@@ -4,7 +4,7 @@
 
 #include "models/model_types.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -93,4 +93,4 @@ const BertType& bert_type(std::string_view name) {
   return row_of_type(bert_types, name);
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

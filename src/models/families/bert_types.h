@@ -7,7 +7,7 @@
 
 #include "models/families/rotary.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 struct BertType {
   // What config.json calls the sizes and the activation.
@@ -51,4 +51,4 @@ struct BertType {
 // Throws bad_value for a type of another family.
 const BertType& bert_type(std::string_view name);
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

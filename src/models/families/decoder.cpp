@@ -1,6 +1,6 @@
 #include "models/families/decoder.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -53,4 +53,4 @@ std::vector<std::int64_t> read_windows(const Member& config, const WindowRule& r
   return windows;
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -7,7 +7,7 @@
 #include "models/config.h"
 #include "models/loading.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 // What the usual keys say: as many heads of keys and values as of queries, and no size of them yet.
 ModelInfo read_decoder(const Loading& loading, const Member& config, ModelFamily family);
@@ -24,4 +24,4 @@ struct WindowRule {
 // Of each layer how many keys a query sees; 0: all. Throws bad_file.
 std::vector<std::int64_t> read_windows(const Member& config, const WindowRule& rule, std::int64_t layers);
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -5,7 +5,7 @@
 #include "kernels/targets.h"
 #include "layers/blocks.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 void add_embeddings(Tensor& sum, const View& table, std::span<const std::int64_t> ids) {
   const std::int64_t E = sum.size(1), bytes = E * size_of(table.dtype());
@@ -30,4 +30,4 @@ void multiply(Tensor& x, float factor) {
   for (std::int64_t n = 0; n < x.count(); ++n) values[n] *= factor;
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -7,7 +7,7 @@
 #include "attend/tensor.h"
 #include "models/weight_matrix.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 // sum[n] += table[ids[n]]; sum [N,E] f32, table [...,E] f32, bf16 or f16. The ids are within the table.
 void add_embeddings(Tensor& sum, const View& table, std::span<const std::int64_t> ids);
@@ -15,4 +15,4 @@ void add_embeddings(Tensor& sum, const Matrix& table, std::span<const std::int64
 // x = factor * x, f32.
 void multiply(Tensor& x, float factor);
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -5,7 +5,7 @@
 #include "models/config.h"
 #include "models/loading.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 // What the usual keys say, without lengths and layers: one vocabulary for both stacks.
 inline ModelInfo read_encoder_decoder(const Loading& loading, const Member& config, ModelFamily family) {
@@ -32,4 +32,4 @@ void describe_stacks(const Stack& encoder, const Stack& decoder, ModelInfo& info
   info.mlp_size = decoder.mlp_size();
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

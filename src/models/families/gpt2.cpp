@@ -5,7 +5,7 @@
 #include "layers/rows.h"
 #include "models/families/embeddings.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 Gpt2::Gpt2(Loading& loading, const Member& config) {
   info_.type = config["model_type"].text();
@@ -118,4 +118,4 @@ void Gpt2::backward(Backward& pass, Tensor& dx, std::int64_t first, std::int64_t
   }
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -10,7 +10,7 @@
 #include "models/layer_parts.h"
 #include "models/loading.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 class Gpt2 {
  public:
@@ -55,4 +55,4 @@ class Gpt2 {
   std::optional<Output> output_;
 };
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -3,7 +3,7 @@
 #include "layers/rows.h"
 #include "models/families/embeddings.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 GptNeox::GptNeox(Loading& loading, const Member& config) : info_(read_decoder(loading, config, ModelFamily::gpt_neox)) {
   info_.head_size = whole_divided(config, info_.embedding_size, info_.heads);
@@ -145,4 +145,4 @@ void GptNeox::backward(Backward& pass, Tensor& dx, std::int64_t first, std::int6
   }
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -11,7 +11,7 @@
 #include "models/families/rotary.h"
 #include "models/layer_parts.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 class GptNeox {
  public:
@@ -57,4 +57,4 @@ class GptNeox {
   std::optional<Output> output_;
 };
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

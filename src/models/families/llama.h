@@ -12,7 +12,7 @@
 #include "models/families/rotary.h"
 #include "models/layer_parts.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 struct LlamaType;
 
@@ -72,4 +72,4 @@ class Llama {
   std::optional<Output> output_;
 };
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -4,7 +4,7 @@
 
 #include "models/model_types.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -112,4 +112,4 @@ const LlamaType& llama_type(std::string_view name) {
   return row_of_type(llama_types, name);
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -8,7 +8,7 @@
 #include "models/families/decoder.h"
 #include "models/families/rotary.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 struct LlamaType {
   std::string_view name;
@@ -35,4 +35,4 @@ const LlamaType& llama_type(std::string_view name);
 // SmolLM3: of each layer whether it sees positions.
 std::vector<bool> turning_layers(const Member& config, std::int64_t layers);
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

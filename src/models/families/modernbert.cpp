@@ -5,7 +5,7 @@
 #include "models/families/embeddings.h"
 #include "models/families/rotary.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -199,4 +199,4 @@ void ModernBert::embed_backward(Backward& pass, Tensor& dx) const {
   pass.at(ModelPlace::embeddings, 0, dx);
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

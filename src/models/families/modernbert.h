@@ -13,7 +13,7 @@
 #include "models/layer_parts.h"
 #include "models/loading.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 // Of each layer whether it sees a window alone, and the rotary positions of these or of the others.
 std::vector<bool> read_local_layers(const Member& config, std::int64_t layers);
@@ -64,4 +64,4 @@ class ModernBert {
   std::optional<LayerNorm> norm_;
 };
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -5,7 +5,7 @@
 #include "layers/rows.h"
 #include "models/families/embeddings.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -139,4 +139,4 @@ Tensor Opt::finish_backward(const Backward& pass, const Tensor& d) const {
   return norm_ ? pass.normed(*norm_, dx, pass.kept().last) : std::move(dx);
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -9,7 +9,7 @@
 #include "models/families/decoder.h"
 #include "models/layer_parts.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 class Opt {
  public:
@@ -55,4 +55,4 @@ class Opt {
   std::optional<Output> output_;
 };
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -70,4 +70,4 @@ Tensor alibi_bias(std::int64_t heads, std::int64_t longest) {
   return bias;
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -5,7 +5,7 @@
 
 #include "attend/tensor.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 // How many distances have a bucket each: half of those of a direction. The others share by their logarithm, up to
 // max_distance, which must be more than that, and that at least 1.
@@ -23,4 +23,4 @@ Tensor relative_bias(const View& embedding, bool bidirectional, std::int64_t buc
 // 2^(-8/n), 2^(-16/n), ... for the power of two n that is not above the heads, and of 2n every second one for the rest.
 Tensor alibi_bias(std::int64_t heads, std::int64_t longest);
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -3,7 +3,7 @@
 #include <array>
 #include <optional>
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -154,4 +154,4 @@ Rotary read_rotary(const Member& config, const RotaryKeys& keys, std::int64_t lo
   return rotary;
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

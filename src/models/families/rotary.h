@@ -7,7 +7,7 @@
 #include "attend/layers.h"
 #include "models/config.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 // Where a type's class has what its rotary positions are described by, and what it takes where nothing is said.
 struct RotaryKeys {
@@ -27,4 +27,4 @@ struct Rotary {
 // longest: tokens of a text, at most. Throws bad_file for what is not known here.
 Rotary read_rotary(const Member& config, const RotaryKeys& keys, std::int64_t longest, std::int64_t head_size);
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -8,7 +8,7 @@
 #include "models/families/embeddings.h"
 #include "models/sentences/modules.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -124,4 +124,4 @@ Tensor StaticTable::embed(const Batch& batch) const {
   return x;
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

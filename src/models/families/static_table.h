@@ -10,7 +10,7 @@
 #include "models/layer_parts.h"
 #include "models/loading.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 // Who wrote a folder: the two make ids of a sentence in ways of their own.
 enum class StaticKind : std::uint8_t { model2vec, static_embedding };
@@ -54,4 +54,4 @@ class StaticTable {
   std::vector<float> factors_;
 };
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -8,7 +8,7 @@
 #include "models/families/encoder_decoder.h"
 #include "models/families/relative_positions.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -221,4 +221,4 @@ T5::T5(Loading& loading, const Member& config) : info_(read_encoder_decoder(load
   loading.ignore_head("classification_head.", true);
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

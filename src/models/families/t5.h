@@ -12,7 +12,7 @@
 #include "models/layer_parts.h"
 #include "models/loading.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 // The encoder, or the decoder.
 class T5Stack {
@@ -113,4 +113,4 @@ class T5Encoder {
 // Which of the two config.json speaks of.
 bool is_t5_encoder(const Member& config);
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -7,7 +7,7 @@
 #include "models/gguf/describe.h"
 #include "models/model_types.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -223,4 +223,4 @@ std::optional<std::string> folder_name(const GgufArchitecture& of, const GgufNam
   return fmt::format("{}{}.{}{}", of.layers, name.layer, found->to, name.kind);
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -12,7 +12,7 @@
 #include "io/json_member.h"
 #include "models/gguf/file.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 class GgufKeys;
 struct GgufDescription;
@@ -58,4 +58,4 @@ std::optional<GgufName> cut_gguf_name(std::string_view name);
 // What the folder calls it. None: it is not known.
 std::optional<std::string> folder_name(const GgufArchitecture& of, const GgufName& name);
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -8,7 +8,7 @@
 #include "models/gguf/own_keys.h"
 #include "models/model_types.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 using nlohmann::json;
 
@@ -338,4 +338,4 @@ SentenceModules gguf_sentences(const Member& config, std::int64_t E, std::int64_
   return made;
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

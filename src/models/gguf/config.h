@@ -11,7 +11,7 @@
 #include "models/gguf/file.h"
 #include "models/sentences/modules.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 // The keys of one architecture, "llama.block_count", or attend's own. They throw bad_file.
 class GgufKeys {
@@ -61,4 +61,4 @@ std::optional<std::int64_t> gguf_pooling_type(const std::vector<PoolingMode>& mo
 // How sentences become vectors by the keys that GGUF has: by the file's pooling, and all else as it comes.
 SentenceModules gguf_sentences(const Member& config, std::int64_t E, std::int64_t longest);
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -10,7 +10,7 @@
 #include "models/families/rotary.h"
 #include "models/loading.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -301,4 +301,4 @@ void describe_weights(const GgufArchitecture& of, const Weights& weights, const 
     for (const GgufRenamed& each : of.inner) add(each, fmt::format("blk.{}.", n), fmt::format("{}{}.", of.layers, n));
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -12,7 +12,7 @@
 #include "models/gguf/write.h"
 #include "models/weights.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 struct GgufDescription {
   GgufValues values;
@@ -40,4 +40,4 @@ void describe_weights(const GgufArchitecture& of, const Weights& weights, const 
 void describe_tokenizer(std::string_view function, const std::filesystem::path& folder, const ModelInfo& info,
                         bool whole, GgufValues& to);
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

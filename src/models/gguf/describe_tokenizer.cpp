@@ -11,7 +11,7 @@
 #include "models/gguf/read.h"
 #include "tokenizer/charsmap.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -457,4 +457,4 @@ void describe_tokenizer(std::string_view function, const fs::path& folder, const
   add_chat(from, texts, to);
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

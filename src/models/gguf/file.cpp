@@ -9,7 +9,7 @@
 #include "io/element_bytes.h"
 #include "io/file.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -410,4 +410,4 @@ std::vector<double> GgufFile::numbers(std::string_view key) const {
   return all;
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -12,7 +12,7 @@
 #include "attend/quantized.h"
 #include "io/mapped_file.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 // Numbers of these types are known here.
 enum class GgufType : std::uint32_t {
@@ -105,4 +105,4 @@ class GgufFile {
   std::map<std::string, std::size_t, std::less<>> names_;  // places in tensors_
 };
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

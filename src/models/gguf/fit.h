@@ -11,7 +11,7 @@
 
 #include "core/half.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 namespace {
 
 // Sub-blocks are computed four at a time, one in each lane. No sum goes across lanes: a sub-block has the same bits
@@ -169,4 +169,4 @@ inline float as_half(float x, float unit) {
 }
 
 }  // namespace
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -6,7 +6,7 @@
 #include "models/generation_config.h"
 #include "models/gguf/config.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -275,4 +275,4 @@ void check_own_keys(const GgufFile& file) {
     if (key.starts_with("attend.") && !is_known(key)) file.refuse(key, "is not known");
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

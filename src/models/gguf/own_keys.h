@@ -10,7 +10,7 @@
 #include "models/sentences/modules.h"
 #include "tokenizer/chat.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 // plain: what is read without the keys.
 void describe_sentences(const SentenceModules& of, const SentenceModules& plain, GgufValues& to);
@@ -28,4 +28,4 @@ void read_own_classes(const GgufFile& file, nlohmann::json& config);
 // Throws bad_file for a key of attend's that none of these asks for: it could change what is computed.
 void check_own_keys(const GgufFile& file);
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -1,6 +1,6 @@
 #include "models/gguf/pre_tokenizers.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 using nlohmann::json;
 
@@ -55,4 +55,4 @@ const std::vector<ByteLevelKind>& byte_level_kinds() {
   return kinds;
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 struct ByteLevelKind {
   std::string_view name;
@@ -23,4 +23,4 @@ nlohmann::json byte_level(bool splits);
 nlohmann::json sentencepiece_decoder(bool prefix);
 nlohmann::json wordpiece_decoder();
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

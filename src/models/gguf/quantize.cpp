@@ -12,7 +12,7 @@
 #include "models/model_types.h"
 #include "models/published_config.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -162,4 +162,4 @@ Quantized quantize(const fs::path& model, const fs::path& out, QuantizedType typ
   return is_gguf_file(path) ? quantize_gguf(path, out, *mixture) : quantize_folder(path, out, *mixture);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -5,7 +5,7 @@
 #include "core/element.h"
 #include "models/gguf/fit.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -221,4 +221,4 @@ void quantize_q6_k(const float* block, std::byte* to) {
   store(to + 208, made.scale);
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 inline constexpr std::int64_t k_block = 256;
 
@@ -13,4 +13,4 @@ void quantize_q4_k(const float* block, std::byte* to);
 void quantize_q5_k(const float* block, std::byte* to);
 void quantize_q6_k(const float* block, std::byte* to);
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -7,7 +7,7 @@
 #include "models/gguf/fit.h"
 #include "models/gguf/quantize_k.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -143,4 +143,4 @@ void quantize_row(GgufType type, const float* row, std::int64_t count, std::byte
   }
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

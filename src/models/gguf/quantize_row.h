@@ -6,7 +6,7 @@
 
 #include "models/gguf/file.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 // Of the types that rows are made of: F32, F16, Q4_0, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K and Q6_K.
 std::uint64_t bytes_of_row(GgufType type, std::int64_t count);
@@ -16,4 +16,4 @@ float largest_number(GgufType type);
 // row: `count` numbers, whole blocks; to: bytes_of_row().
 void quantize_row(GgufType type, const float* row, std::int64_t count, std::byte* to);
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

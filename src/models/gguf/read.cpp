@@ -10,7 +10,7 @@
 #include "models/gguf/architecture.h"
 #include "models/gguf/config.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -114,4 +114,4 @@ Gguf read_gguf(std::string_view function, const std::filesystem::path& path) {
   return out;
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

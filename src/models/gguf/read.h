@@ -10,7 +10,7 @@
 #include "models/weights.h"
 #include "tokenizer/file.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 struct Gguf {
   GgufFile file;
@@ -36,4 +36,4 @@ tokenizer::TokenizerFile gguf_tokenizer(std::string_view function, const std::fi
 std::vector<tokenizer::Merge> derive_merges(const std::vector<std::string>& tokens, const std::vector<double>& scores,
                                             const tokenizer::TokenMap& ids);
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

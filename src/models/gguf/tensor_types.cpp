@@ -5,7 +5,7 @@
 
 #include "models/gguf/architecture.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -94,4 +94,4 @@ void choose_types(const GgufMixture& of, const GgufModel& model, std::vector<Ggu
   for (GgufSource& each : tensors) each.type = choice.type(each);
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -7,7 +7,7 @@
 
 #include "models/gguf/write.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 // A kind of file: most of its matrices are of `type`, and what llama.cpp gives more bits has more.
 struct GgufMixture {
@@ -32,4 +32,4 @@ struct GgufModel {
 // and token types and what is no matrix F32.
 void choose_types(const GgufMixture& of, const GgufModel& model, std::vector<GgufSource>& tensors);
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -10,7 +10,7 @@
 #include "models/gguf/pre_tokenizers.h"
 #include "models/gguf/read.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 using namespace tokenizer;
 
@@ -365,4 +365,4 @@ TokenizerFile gguf_tokenizer(std::string_view function, const std::filesystem::p
   return out;
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

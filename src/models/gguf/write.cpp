@@ -9,7 +9,7 @@
 #include "io/file.h"
 #include "models/gguf/quantize_row.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -203,4 +203,4 @@ std::uint64_t write_gguf(std::string_view function, const std::filesystem::path&
   return head.size() + begin;
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -10,7 +10,7 @@
 #include "attend/tensor.h"
 #include "models/gguf/file.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 // Values by key, in the order in which they come, as they lie in the file.
 class GgufValues {
@@ -51,4 +51,4 @@ struct GgufSource {
 std::uint64_t write_gguf(std::string_view function, const std::filesystem::path& path, const GgufValues& values,
                          const std::vector<GgufSource>& tensors);
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

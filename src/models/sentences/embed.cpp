@@ -6,7 +6,7 @@
 #include "models/model.h"
 #include "models/text_passes.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -168,4 +168,4 @@ Embeddings Model::embed(std::span<const std::string> sentences, const EmbedOptio
   return embed(std::vector<std::string_view>(sentences.begin(), sentences.end()), options);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -8,7 +8,7 @@
 #include "models/sentences/sparse_pooling.h"
 #include "models/tasks/task_texts.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -155,4 +155,4 @@ models::SparsePooling models::read_sparse_pooling(const std::filesystem::path& f
   return made;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

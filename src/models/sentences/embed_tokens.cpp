@@ -8,7 +8,7 @@
 #include "models/sentences/token_rules.h"
 #include "models/text_passes.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -205,4 +205,4 @@ TokenVectors embed_tokens(const Model& model, std::string_view text, const Token
   return std::move(embed_tokens(model, std::span(&text, 1), options).front());
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

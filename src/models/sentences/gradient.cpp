@@ -6,7 +6,7 @@
 #include "layers/rows.h"
 #include "models/sentences/modules.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -93,4 +93,4 @@ Tensor SentenceModules::input_gradient(const Tensor& hidden, const Tensor& d) co
   return pooling_gradient(pooling, hidden, dx);
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -8,7 +8,7 @@
 
 #include "io/json_file.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 // use(the file's JSON); nothing where there is no such file.
 template <class Use>
@@ -40,4 +40,4 @@ inline void only_value(const Member& from, const char* key, const char* value) {
   if (text_or(from, key, value) != value) refuse_value(from[key], fmt::format("{} is", quote(value)));
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -5,7 +5,7 @@
 #include "attend/linear.h"
 #include "core/message.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -36,4 +36,4 @@ MaxSim max_sim(const View& query, const View& passage) {
   return made;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

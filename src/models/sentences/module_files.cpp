@@ -9,7 +9,7 @@
 #include "models/sentences/keys.h"
 #include "models/weights.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -149,4 +149,4 @@ LayerNorm read_layer_norm(const fs::path& folder, std::int64_t size) {
   return norm;
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

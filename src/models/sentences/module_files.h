@@ -10,7 +10,7 @@
 #include "io/json_member.h"
 #include "models/sentences/modules.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 struct ModuleEntry {
   Member said;
@@ -39,4 +39,4 @@ DenseModule read_dense(const std::filesystem::path& folder, const char* rows, st
 DenseModule read_projection(const std::filesystem::path& folder, std::int64_t& size);
 LayerNorm read_layer_norm(const std::filesystem::path& folder, std::int64_t size);
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -10,7 +10,7 @@
 #include "models/sentences/keys.h"
 #include "models/sentences/module_files.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -269,4 +269,4 @@ fs::path transformer_folder(const fs::path& folder) {
   return modules.empty() ? folder : folder / modules.front().path();
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -17,7 +17,7 @@
 #include "io/json_member.h"
 #include "models/sentences/text_rules.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 // What is made of the hidden states of a sentence's tokens.
 enum class PoolingMode : std::uint8_t {
@@ -108,4 +108,4 @@ std::filesystem::path transformer_folder(const std::filesystem::path& folder);
 // The class of the first module that modules.json lists; "": there is none, or it can't be read.
 std::string first_module(const std::filesystem::path& folder);
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 struct SparsePooling {
   bool sums = false;        // over the tokens, instead of the largest
@@ -13,4 +13,4 @@ struct SparsePooling {
 // What modules.json says, and the file of its SpladePooling. Throws bad_file for what is not known here.
 SparsePooling read_sparse_pooling(const std::filesystem::path& folder);
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -7,7 +7,7 @@
 
 #include "models/sentences/keys.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace fs = std::filesystem;
 
@@ -145,4 +145,4 @@ std::string prompt_text(std::string_view function, const TextRules& rules, const
        quote(*given), fmt::join(names, ", "));
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -10,7 +10,7 @@
 
 #include "io/json_member.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 struct TextRules {
   std::int64_t max_tokens = 0;  // what the tokenizer adds included; more are cut
@@ -34,4 +34,4 @@ std::string special_token(const Member& config, const char* key);
 // What stands before each text: that prompt of the folder's, or that text; none: its default prompt. Throws bad_value.
 std::string prompt_text(std::string_view function, const TextRules& rules, const std::optional<std::string>& given);
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -9,7 +9,7 @@
 #include "core/message.h"
 #include "io/file.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -108,4 +108,4 @@ std::vector<NearText> TokenVectorFile::nearest(const View& query, std::int64_t k
   return best.sorted();
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -7,7 +7,7 @@
 #include "models/sentences/keys.h"
 #include "models/sentences/module_files.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -209,4 +209,4 @@ TokenRules read_token_rules(const fs::path& folder, const Member& config, std::i
   return made;
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -10,7 +10,7 @@
 #include "attend/late_interaction.h"
 #include "models/sentences/modules.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 // A query that is filled up, to so many tokens, with one more token again and again.
 struct QueryExpansion {
@@ -46,4 +46,4 @@ bool has_own_projection(const Member& config);
 TokenRules read_token_rules(const std::filesystem::path& folder, const Member& config, std::int64_t E,
                             std::int64_t longest);
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -9,7 +9,7 @@
 #include "io/npy.h"
 #include "kernels/targets.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -159,4 +159,4 @@ std::vector<std::vector<Near>> VectorFile::nearest_each(const View& queries, std
   return sorted;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

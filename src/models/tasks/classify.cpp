@@ -9,7 +9,7 @@
 #include "core/message.h"
 #include "models/tasks/task_texts.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -161,4 +161,4 @@ Tensor task_logits(const Model& model, std::span<const std::int64_t> ids, const 
   return logits;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

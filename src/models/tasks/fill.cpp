@@ -5,7 +5,7 @@
 #include "core/message.h"
 #include "models/tasks/task_texts.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -67,4 +67,4 @@ std::vector<std::vector<Filling>> fill(const Model& model, std::string_view text
   return made;
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

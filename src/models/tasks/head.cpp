@@ -5,7 +5,7 @@
 #include "core/message.h"
 #include "layers/rows.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 bool TaskHead::chooses() const {
   return task != ModelTask::classify || !(several || regression || output.out_size() == 1);
@@ -92,4 +92,4 @@ Tensor TaskHead::input_gradient(const Tensor& hidden, std::span<const std::int64
   return out;
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -11,7 +11,7 @@
 #include "attend/model_info.h"
 #include "models/loading.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 // output(norm(activation(dense(rows)))), of rows of the hidden states.
 struct TaskHead {
@@ -60,4 +60,4 @@ TaskHead read_head(Loading& loading, const Member& config, ModelTask task, const
 // are not numbered from 0 on.
 std::vector<std::string> read_labels(const Member& config);
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

@@ -8,7 +8,7 @@
 #include "models/sentences/keys.h"
 #include "models/sentences/module_files.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -76,4 +76,4 @@ TaskHead head_of(const LogitScore& score, const Output& output) {
   return {.task = ModelTask::classify, .reads = TaskHead::Reads::last, .output = Linear(weight, bias.view())};
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

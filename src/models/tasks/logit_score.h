@@ -9,7 +9,7 @@
 #include "models/output.h"
 #include "models/tasks/head.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 // A passage's score is the logit of the token that would be next, less that of another where there is one.
 struct LogitScore {
@@ -21,4 +21,4 @@ std::optional<LogitScore> read_logit_score(const std::filesystem::path& folder, 
 // As a head of one label behind the last row. Throws bad_file for an output layer that a softcap follows.
 TaskHead head_of(const LogitScore& score, const Output& output);
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

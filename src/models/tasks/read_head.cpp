@@ -7,7 +7,7 @@
 #include "models/sentences/keys.h"
 #include "models/tasks/head.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 namespace {
 
@@ -273,4 +273,4 @@ std::vector<std::string> read_labels(const Member& config) {
   return labels;
 }
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models

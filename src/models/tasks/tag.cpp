@@ -6,7 +6,7 @@
 #include "core/utf8.h"
 #include "models/tasks/task_texts.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -161,4 +161,4 @@ std::vector<Tagged> tag(const Model& model, std::span<const std::string> texts, 
   return tag(model, std::vector<std::string_view>(texts.begin(), texts.end()), options);
 }
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

@@ -8,7 +8,7 @@
 #include "core/message.h"
 #include "models/sentences/keys.h"
 
-namespace attend::inline v0 {
+namespace attend::inline v1 {
 
 namespace {
 
@@ -185,4 +185,4 @@ void apply(ScoreFunction function, Tensor& x) {
 
 }  // namespace models
 
-}  // namespace attend::inline v0
+}  // namespace attend::inline v1

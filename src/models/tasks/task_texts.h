@@ -10,7 +10,7 @@
 #include "models/sentences/text_rules.h"
 #include "models/text_passes.h"
 
-namespace attend::inline v0::models {
+namespace attend::inline v1::models {
 
 struct TaskTexts : TextRules {
   std::optional<ScoreFunction> rank_function = {};  // none: the folder does not say
@@ -53,4 +53,4 @@ class TaskRun {
 // x [rows,columns] f32: each row by itself.
 void apply(ScoreFunction function, Tensor& x);
 
-}  // namespace attend::inline v0::models
+}  // namespace attend::inline v1::models
