@@ -3,14 +3,14 @@
 #include "kernels/simd/transpose_sse.h"
 
 #include "kernels/targets/make_target.h"
+#include "kernels/x86_features.h"
 
 namespace attend::inline v1::kernels {
 
 namespace {
 
 bool supported() {
-  return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
-         __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
+  return x86_features().avx512;
 }
 
 }  // namespace

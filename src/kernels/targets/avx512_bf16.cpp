@@ -5,14 +5,14 @@
 
 #include "kernels/dot_bf16.h"
 #include "kernels/targets/make_target.h"
+#include "kernels/x86_features.h"
 
 namespace attend::inline v1::kernels {
 
 namespace {
 
 bool supported() {
-  return target_avx512.supported() && __builtin_cpu_supports("avx512bf16") != 0 &&
-         __builtin_cpu_supports("avx512vnni") != 0;
+  return x86_features().avx512_bf16;
 }
 
 constexpr Target own = make_target<DotBF16>("avx512_bf16", supported);
