@@ -10,7 +10,8 @@ REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 
 
 def component(name, version, licence, kind="library", **more):
-    return {"type": kind, "bom-ref": f"{name}@{version}", "name": name, "version": version, "licenses": [{"license": {"id": licence}}], **more}
+    return {"type": kind, "bom-ref": f"{name}@{version}", "name": name, "version": version,
+            "licenses": [{"license": {"id": licence}}], **more}
 
 
 def of_sources():
@@ -20,7 +21,8 @@ def of_sources():
             continue
         name, archive, digest, licence, _ = line.split()
         number = re.search(r"_(.*?)(\+ds\d*|\+dfsg|\.dfsg)?\.orig\.", archive)[1]
-        yield component(name, number, licence, hashes=[{"alg": "SHA-256", "content": digest}], purl=f"pkg:deb/debian/{name}@{number}?arch=source")
+        yield component(name, number, licence, hashes=[{"alg": "SHA-256", "content": digest}],
+                        purl=f"pkg:deb/debian/{name}@{number}?arch=source")
 
 
 def bill():
