@@ -85,8 +85,8 @@ def numbers_of(folder):
     steering = attend.Steering.load(folder / "direction.gguf").directions
     lens = attend.JacobianLens.load(folder / "lens.safetensors")
     return {
-        "recording": {"tokens": list(recording.tokens), "weights": [rounded(recording[layer].weights(3)) for layer in recording.layers]},
-        "model": {"ids": ids.tolist(), "hidden": rounded(model.forward(ids)), "type": model.info.model_type},
+        "recording": {"tokens": list(recording.tokens[0]), "weights": [rounded(recording[layer].weights(3)) for layer in recording.layers]},
+        "model": {"ids": ids.tolist(), "hidden": rounded(model.forward(ids)), "vocabulary": model.info.vocabulary},
         "direction": {str(layer): rounded(row) for layer, row in steering.items()},
         "lens": {"prompts": lens.prompts, "jacobians": rounded(lens.jacobians)},
     }
