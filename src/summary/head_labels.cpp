@@ -14,7 +14,7 @@ namespace {
 constexpr double focused_keys = 3;
 
 // What chance does not reach: of 1,500 heads of random logits the largest excess is 0.26 over 12 tokens, of local,
-// which counts up to 15 keys, 0.47 (docs/inside.md).
+// which counts up to 15 keys, 0.47 (benchmarks/results/2026-11-29-moved-from-docs.md).
 constexpr std::array<LabelRule, 6> rules = {{{"sink", &HeadKinds::sink, 0.3},
                                              {"self", &HeadKinds::self, 0.3},
                                              {"previous", &HeadKinds::previous, 0.3},
