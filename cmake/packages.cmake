@@ -8,6 +8,7 @@ endif()
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(ZLIB REQUIRED)
+find_package(Threads REQUIRED) # which a static oneTBB links and does not look for
 find_package(TBB REQUIRED)
 if(ATTEND_PICTURES)
   enable_language(ASM)
