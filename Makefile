@@ -3,7 +3,7 @@
 # make fuzz      TARGET=safetensors SECONDS=60: call one function of tests/fuzz with all kinds of input, until one breaks it
 # make mpi       build with MPI: attend::mpi, and `mpirun -n 8 attend run ...` (docs/ring.md)
 # make python    an environment with the Python package and what its tests need: . build/venv/bin/activate
-# make wheel     PYTHON=python3.12: a wheel that can be installed elsewhere, in build/wheels
+# make wheel     PYTHON=python3.12: a wheel for any Linux on this kind of processor, in build/portable/wheels
 # make page      build the pages that compute into the command: the lesson, and the explorer of models (docs/page.md)
 # make page-models  the explorer's module alone: build/wasm/attend_models.mjs and .wasm
 # make site      the same, and the page as a folder for any static host: build/site
@@ -96,8 +96,8 @@ python: fresh-if-moved $(READY)
 	@$(call INSTALL_PACKAGE,$(VENV))
 
 wheel: fresh-if-moved
-	@scripts/setup.sh python
-	scripts/build_wheel.sh $(PYTHON) build/wheels
+	@$(MAKE) --no-print-directory page
+	scripts/portable.sh $$(uname -m)-gnu "$$(command -v $(PYTHON))"
 
 # lesson.html, class.html, and explorer.html where its module is there: what pages are made from, and what a build takes in.
 lesson: fresh-if-moved page/node_modules/.package-lock.json
