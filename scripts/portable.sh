@@ -109,7 +109,8 @@ make_wheel() { # PYTHON
   [ "$version" -ge 312 ] || { suffix=.cpython-$version-$machine-linux-${target#*-}.so tag=cp$version-cp$version; }
   echo "portable.sh: a wheel for $tag, $target" >&2
   build_attend "attend_python $([ "$target" != "$(uname -m)-gnu" ] || echo attend_python_stub)" -U "Python_*" -U "_Python_*" \
-    -DATTEND_BUILD_PYTHON=ON -DATTEND_BUILD_COMMAND=ON "-DPython_EXECUTABLE=$1" "-Dnanobind_DIR=$(python -m nanobind --cmake_dir)" \
+    -DATTEND_BUILD_PYTHON=ON "-DPython_EXECUTABLE=$1" \
+    "-DPython_INCLUDE_DIR=$("$1" -c 'import sysconfig; print(sysconfig.get_path("include"))')" "-Dnanobind_DIR=$(python -m nanobind --cmake_dir)" \
     "-DNB_SUFFIX=$suffix" "-DNB_SUFFIX_S=$suffix"
   rm -rf "$out/wheel" && mkdir "$out/wheel"
   quietly wheel unpack --dest "$out/wheel" $pure/*.whl
