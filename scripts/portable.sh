@@ -31,13 +31,20 @@ if [ "$(cat "$venv/tools" 2>/dev/null)" != "$tools" ]; then
 fi
 mkdir -p "$out/bin"
 program() {
-  printf '#!/bin/sh\nexec "%s/bin/python" -m ziglang %s "$@"\n' "$venv" "$2" >"$out/bin/$1.new"
+  printf '#!/bin/sh\n%sexec "%s/bin/python" -m ziglang %s "$@"\n' "${3:-}" "$venv" "$2" >"$out/bin/$1.new"
   chmod +x "$out/bin/$1.new"
   # One that is as it was keeps its time, by which ccache and CMake know a compiler.
   if cmp -s "$out/bin/$1.new" "$out/bin/$1"; then rm "$out/bin/$1.new"; else mv "$out/bin/$1.new" "$out/bin/$1"; fi
 }
 program cc "cc -target $triple -fno-sanitize=undefined"
-program c++ "c++ -target $triple -fno-sanitize=undefined"
+# The kernels use no library, C++'s neither, so GCC compiles them here as it does elsewhere: their bits are the same by both, and
+# gradients in f32 take Clang 22 up to 1.5 times as long (benchmarks/results/2026-11-29-wheels.md).
+gcc=g++
+[ "$machine" = "$(uname -m)" ] || gcc=$machine-linux-gnu-g++
+[ "$machine" != aarch64 ] || gcc+=" -fno-schedule-insns" # src/CMakeLists.txt says why
+# shellcheck disable=SC2016 # for the program itself
+program c++ "c++ -target $triple -fno-sanitize=undefined" 'case " $* " in *" -c "*/src/kernels/targets/*) exec '"$gcc"' -w "$@" ;; esac
+'
 program ar ar
 program ranlib ranlib
 export CCACHE_COMPILERTYPE=clang PKG_CONFIG_LIBDIR=$out/root/lib/pkgconfig

@@ -22,6 +22,8 @@ python=(python3 python3-dev python3-venv)
 page=(emscripten nodejs)
 command -v npm >/dev/null || page+=(npm) # NodeSource's nodejs has it, and goes with none other
 portable=(make xz-utils bzip2)
+[ "$(uname -m)" != x86_64 ] || portable+=(g++-aarch64-linux-gnu) # the other processor's kernels
+[ "$(uname -m)" != aarch64 ] || portable+=(g++-x86-64-linux-gnu)
 test=(libgtest-dev libgmock-dev)
 fuzz=(clang-16 libclang-rt-16-dev llvm)
 coverage=(clang-16 libclang-rt-16-dev llvm-16)

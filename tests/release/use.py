@@ -20,7 +20,7 @@ if sys.argv[1:]:
     model = attend.Model.load(sys.argv[1])
     near = model.embed(["a cat on a mat", "a kitten lay down", "stocks fell"])
     assert near.shape == (3, 384) and near[0] @ near[1] > 0.5 > near[0] @ near[2]
-    recording = model.record("the animal did not cross the street because it was too tired")
+    recording = model.record("the animal did not cross the street because it was too tired", keep="qk")
     assert abs(recording[3].weights(1)[0].sum() - 1) < 1e-5
     assert recording[3].picture(1).to_png().startswith(b"\x89PNG")
 print(f"works on {sys.version.split()[0]} {attend.__version__}")
