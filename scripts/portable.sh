@@ -42,8 +42,11 @@ program cc "cc -target $triple -fno-sanitize=undefined"
 gcc=g++
 [ "$machine" = "$(uname -m)" ] || gcc=$machine-linux-gnu-g++
 [ "$machine" != aarch64 ] || gcc+=" -fno-schedule-insns" # src/CMakeLists.txt says why
-# shellcheck disable=SC2016 # for the program itself
-program c++ "c++ -target $triple -fno-sanitize=undefined" 'case " $* " in *" -c "*/src/kernels/targets/*) exec '"$gcc"' -w "$@" ;; esac
+# shellcheck disable=SC2016 # for the program itself; ccache asks it for colours as it would ask Clang
+program c++ "c++ -target $triple -fno-sanitize=undefined" 'case " $* " in *" -c "*/src/kernels/targets/*)
+  for word; do shift; [ "$word" = -fcolor-diagnostics ] || set -- "$@" "$word"; done
+  exec '"$gcc"' -w "$@" ;;
+esac
 '
 program ar ar
 program ranlib ranlib
