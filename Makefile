@@ -7,6 +7,7 @@
 # make page      build the pages that compute into the command: the lesson, and the explorer of models (docs/page.md)
 # make page-models  the explorer's module alone: build/wasm/attend_models.mjs and .wasm
 # make site      the same, and the page as a folder for any static host: build/site
+# make docs      the documentation as a site, which is read in a browser without a network: build/docs/index.html
 # make bench     measure attend beside its peers (some 20 minutes, on an idle machine): benchmarks/README.md
 # make translate learn to translate English to Italian, some minutes, and draw it: examples/translate/README.md
 # make deb       Debian packages of the library, of what programs are built with and of the command: build/deb/*.deb
@@ -24,12 +25,14 @@ VENV := build/venv
 TIMES = $(BUILD)/times
 READY = $(VENV)/$(or $(WITH),ready)
 BENCH_VENV := build/bench-venv
+DOCS_VENV := build/docs-venv
 SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.h' '*.cpp')
 
 # The package as the tree has it, into an environment that has what builds it: its module and its command are built beside
 # the library, of the same objects, and pip brings the rest.
-INSTALL_PACKAGE = cmake --preset $(PRESET) $(CMAKE_FLAGS) -DATTEND_BUILD_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/$(1)/bin/python \
-    -Dnanobind_DIR="$$($(1)/bin/python -m nanobind --cmake_dir)" >/dev/null && \
+CONFIGURE_PACKAGE = cmake --preset $(PRESET) $(CMAKE_FLAGS) -DATTEND_BUILD_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/$(1)/bin/python \
+    -Dnanobind_DIR="$$($(1)/bin/python -m nanobind --cmake_dir)" >/dev/null
+INSTALL_PACKAGE = $(call CONFIGURE_PACKAGE,$(1)) && \
   cmake --build $(BUILD) --target attend_python_stub attend_command && \
   $(1)/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --force-reinstall -C wheel.cmake=false -C wheel.py-api=py3 . && \
   cmake --install $(BUILD) --component python --prefix "$$($(1)/bin/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')" >/dev/null
@@ -38,7 +41,7 @@ INSTALL_LISTED = echo "pip install -r $(1)" && \
   $(VENV)/bin/pip install --quiet --disable-pip-version-check $(2) -r $(1) || \
   { echo "make: pip can't get what $(1) lists; its words are above: is there a network?" >&2; exit 1; }
 
-.PHONY: demo build mpi fresh-if-moved test test-build test-cpp test-python fuzz python wheel lesson page page-models site bench translate translate-data format format-check lint install deb clean
+.PHONY: demo build mpi fresh-if-moved test test-build test-cpp test-python fuzz python wheel lesson page page-models site docs bench translate translate-data format format-check lint install deb clean
 
 demo: build
 	@scripts/demo.sh
@@ -126,6 +129,21 @@ page:
 site: page
 	@mkdir -p build/site
 	$(BUILD)/attend explain -o build/site/index.html
+
+# What the Python reference says of the compiled part stands in its stub, which the build makes.
+docs: fresh-if-moved $(VENV)/light $(DOCS_VENV)/ready
+	@scripts/setup.sh docs
+	@$(call CONFIGURE_PACKAGE,$(VENV))
+	@cmake --build $(BUILD) --target attend_python_stub
+	@$(DOCS_VENV)/bin/python scripts/docs/stage.py build/docs-source --stub $(BUILD)/python/_core.pyi
+	@NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict
+	@echo build/docs/index.html
+
+$(DOCS_VENV)/ready: docs/requirements.txt
+	@scripts/setup.sh python
+	python3 -m venv --clear $(DOCS_VENV)
+	$(DOCS_VENV)/bin/pip install --quiet --disable-pip-version-check -r docs/requirements.txt
+	@touch $@
 
 # In two processes, a file in one of them: most of the time goes in one thread. PyTorch's idle threads sleep, and take no core that
 # the other process could use.

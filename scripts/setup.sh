@@ -10,6 +10,7 @@
 #   test   and what the tests need
 #   fuzz   what the fuzzers need, and what the library does
 #   coverage  what coverage.sh counts branches with
+#   docs   what make docs needs besides pip's packages: the Python package's needs, and what renders the man page
 #   deb    what make deb needs, and the library does
 #   long   what .ci/long needs besides
 #   check  all of it, and what .ci/run needs besides
@@ -27,9 +28,10 @@ portable=(make xz-utils bzip2)
 test=(libgtest-dev libgmock-dev)
 fuzz=(clang-16 libclang-rt-16-dev llvm)
 coverage=(clang-16 libclang-rt-16-dev llvm-16)
+docs=(mandoc)
 deb=(dpkg-dev)
 long=(debootstrap lintian libmpich-dev mpich abigail-tools)
-check=(ccache clang-format clang-tidy-16 mandoc shellcheck zsh fish g++-aarch64-linux-gnu qemu-user chromium)
+check=(ccache clang-format clang-tidy-16 shellcheck zsh fish g++-aarch64-linux-gnu qemu-user chromium)
 
 wanted=()
 sources=
@@ -45,10 +47,11 @@ for group in "${@:-build}"; do
     test) wanted+=("${build[@]}" "${mpi[@]}" "${python[@]}" "${test[@]}") ;;
     fuzz) wanted+=("${build[@]}" "${fuzz[@]}") ;;
     coverage) wanted+=("${build[@]}" "${coverage[@]}") ;;
+    docs) wanted+=("${build[@]}" "${python[@]}" "${docs[@]}") ;;
     deb) wanted+=("${build[@]}" "${mpi[@]}" "${deb[@]}") ;;
     long) wanted+=("${long[@]}") ;;
-    check) wanted+=("${build[@]}" "${mpi[@]}" "${python[@]}" "${page[@]}" "${test[@]}" "${fuzz[@]}" "${check[@]}") ;;
-    *) echo "setup.sh: no group '$group': build, demo, mpi, python, page, page-models, portable, test, fuzz, coverage, deb, long or check" >&2 && exit 2 ;;
+    check) wanted+=("${build[@]}" "${mpi[@]}" "${python[@]}" "${page[@]}" "${test[@]}" "${fuzz[@]}" "${docs[@]}" "${check[@]}") ;;
+    *) echo "setup.sh: no group '$group': build, demo, mpi, python, page, page-models, portable, test, fuzz, coverage, docs, deb, long or check" >&2 && exit 2 ;;
   esac
 done
 

@@ -20,6 +20,7 @@ def pytest_terminal_summary(terminalreporter):
 def pytest_addoption(parser):
     parser.addoption("--command", default="build/release/attend", help="the command to test")
     parser.addoption("--release", type=pathlib.Path, help="what scripts/release.sh made, to test")
+    parser.addoption("--site", type=pathlib.Path, help="the documentation's site to test (make docs)")
     parser.addoption("--every-model", action="store_true", help="test all model types of transformers, not a dozen")
     parser.addoption("--every-text", action="store_true", help="all of what tests/pytorch/test_tokenizer.py compares, not a twentieth")
     parser.addoption("--every-mutation", action="store_true", help="all that tests/pytorch/test_model_config.py changes, not 25 of each")
