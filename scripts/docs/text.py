@@ -72,6 +72,8 @@ def first_sentence(text, most=150):
     text = " ".join(text.split())
     end = re.search(r"(?<!e\.g)(?<!i\.e)(?<!et al)[.:;](?=\s|$)", text)
     text = text[:end.start()] if end else text
+    if text.count("(") > text.count(")"):  # the mark stood in brackets
+        text = text[:text.rindex("(")].rstrip()
     return text if len(text) <= most else text[:most].rsplit(" ", 1)[0].rstrip(",;") + " …"
 
 
