@@ -118,7 +118,10 @@ make_wheel() { # PYTHON
   suffix=.abi3.so tag=cp312-abi3
   [ "$version" -ge 312 ] || { suffix=.cpython-$version-$machine-linux-${target#*-}.so tag=cp$version-cp$version; }
   echo "portable.sh: a wheel for $tag, $target" >&2
-  build_attend "attend_python $([ "$target" != "$(uname -m)-gnu" ] || echo attend_python_stub)" -U "Python_*" -U "_Python_*" \
+  # The stub is what the module says of itself where it runs, which is here; of Python 3.10 nanobind can't write it.
+  local made=attend_python
+  [ "$target" != "$(uname -m)-gnu" ] || [ "$version" -lt 311 ] || made+=" attend_python_stub"
+  build_attend "$made" -U "Python_*" -U "_Python_*" \
     -DATTEND_BUILD_PYTHON=ON "-DPython_EXECUTABLE=$1" \
     "-DPython_INCLUDE_DIR=$("$1" -c 'import sysconfig; print(sysconfig.get_path("include"))')" "-Dnanobind_DIR=$(python -m nanobind --cmake_dir)" \
     "-DNB_SUFFIX=$suffix" "-DNB_SUFFIX_S=$suffix"
@@ -126,8 +129,7 @@ make_wheel() { # PYTHON
   quietly wheel unpack --dest "$out/wheel" $pure/*.whl
   content=("$out"/wheel/attend_cpu-*/)
   cp "$tree/_core$suffix" "${content[0]}attend"
-  # The stub is what the module says of itself where it runs, which is here.
-  [ ! -f "$tree/python/_core.pyi" ] || cp "$tree/python/_core.pyi" build/portable/_core.pyi
+  [ "$made" = attend_python ] || cp "$tree/python/_core.pyi" build/portable/_core.pyi
   cp build/portable/_core.pyi "${content[0]}attend"
   mkdir "${content[0]}attend/bin" && cp "$out/attend" "${content[0]}attend/bin"
   cp "$out"/licences/* build/portable/nanobind.txt "$(echo "${content[0]}"attend_cpu-*.dist-info)/licenses"

@@ -11,12 +11,12 @@ if [ "${1:-}" != --untagged ]; then
   [ -z "$(git status --porcelain)" ] || { echo "release.sh: expected a tree without changes" >&2 && exit 1; }
 fi
 pythons=()
-for minor in 10 11 12; do
+for minor in 12 11 10; do
   # The first that runs: a version manager has programs of that name that only tell how to choose one.
   for python in $(type -ap "python3.$minor") "$HOME"/.pyenv/versions/3."$minor".*/bin/python; do
     "$python" -c '' 2>/dev/null && pythons+=("$python") && break
   done
-  [ ${#pythons[@]} -eq $((minor - 9)) ] || { echo "release.sh: Python 3.$minor isn't on this machine" >&2 && exit 1; }
+  [ ${#pythons[@]} -eq $((13 - minor)) ] || { echo "release.sh: Python 3.$minor isn't on this machine" >&2 && exit 1; }
 done
 
 out=build/release-$version
