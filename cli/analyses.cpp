@@ -78,8 +78,7 @@ std::string drawing(const Finding& found, const Computed& x, const TerminalStyle
 void check_graphs(const std::vector<const Analysis*>& asked, const std::vector<std::string>& files) {
   const bool graph = std::ranges::any_of(asked, &AnalysisKind::graph);
   for (const std::string& file : files)
-    if (!graph && ending_of(file) == ".dot")
-      throw UsageError(fmt::format("-o {}: nothing is a graph without --circuit", file));
+    if (!graph && ending_of(file) == ".dot") throw UsageError(fmt::format("-o {}: only --circuit makes a graph", file));
 }
 
 }  // namespace
@@ -116,8 +115,9 @@ void check_analyses(const AnalysisArguments& x, const ShowArguments& what, const
   const bool one = std::ranges::any_of(
       files, [](const std::string& file) { return ending_of(file) != ".attend" && ending_of(file) != ".json"; });
   if (!asked.empty() && asked[0]->drawn && (what.any() || what.by != "weight") && (one || what.csv))
-    throw UsageError(fmt::format("{}: what is written is of it, and not of heads, layers or labels that are chosen",
-                                 asked[0]->option));
+    throw UsageError(fmt::format(
+        "{}: the file holds this analysis, so options that choose heads, layers or labels can't stand beside it",
+        asked[0]->option));
 }
 
 AttentionKind Question::attention() const {

@@ -22,11 +22,12 @@ class Ablate : public Analysis {
   Ablate() : Analysis({.option = "--ablate", .takes_attention = true, .takes_token = true}) {}
 
   void add(App& app, AnalysisArguments& arguments) override {
-    app.add_flag("--ablate", asked_, "The same of each head by itself");
+    app.add_flag("--ablate", asked_, "The same as --without, for each head by itself");
     choose_one(
-        app.add_option("--attention", arguments.attention,
-                       "Encoder-decoders: whose heads --without, --ablate and --patch take, the decoder's in its "
-                       "own text, the decoder's in the encoder's text (cross), or the encoder's"),
+        app.add_option(
+            "--attention", arguments.attention,
+            "Encoder-decoders: which heads --without, --ablate and --patch take: the decoder's that read its own text "
+            "(self), the decoder's that read the encoder's text (cross), or the encoder's (default: self)"),
         "self|cross|encoder");
   }
 

@@ -69,10 +69,11 @@ class CircuitOfAnswer : public Analysis {
 
   void add(App& app, AnalysisArguments& arguments) override {
     app.add_flag("--circuit", arguments.circuit,
-                 "With --patch, in place of its heads: the edges between heads and MLPs that the difference needs, and "
-                 "how much of it they keep");
-    app.add_option("--edges", keep_, "With --circuit: so many edges (200)")->type_name("N");
-    app.add_option("--faithfulness", faithfulness_, "With --circuit: the fewest edges that keep such a share, as 0.85")
+                 "With --patch, instead of its heads: the edges between heads and MLPs that the difference needs, and "
+                 "how much of the difference they keep");
+    app.add_option("--edges", keep_, "With --circuit: keep N edges (default: 200)")->type_name("N");
+    app.add_option("--faithfulness", faithfulness_,
+                   "With --circuit: keep the fewest edges that keep this share of the difference, such as 0.85")
         ->type_name("SHARE");
   }
   bool asked(const AnalysisArguments& arguments) const override { return arguments.circuit; }
@@ -84,7 +85,7 @@ class CircuitOfAnswer : public Analysis {
     if (keep_ && *keep_ < 0) throw UsageError(fmt::format("--edges: {}, expected 0 or more", *keep_));
     if (keep_ && faithfulness_) throw UsageError("--edges and --faithfulness can't stand together");
     if (arguments.circuit && arguments.patch.empty())
-      throw UsageError("--circuit: say beside which corrupt text, with --patch TEXT2");
+      throw UsageError("--circuit: needs the corrupt text, with --patch TEXT2");
   }
 
   Finding find(const Question& question, const PassOptions&, Pass&) const override {

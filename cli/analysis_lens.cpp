@@ -24,10 +24,9 @@ class LensOfLayers : public Analysis {
   LensOfLayers() : Analysis({.option = "--lens", .of_decoders = true}) {}
 
   void add(App& app, AnalysisArguments&) override {
-    app.add_flag("--lens", asked_,
-                 "Decoders: the likeliest next token that each layer would answer, at each token of the text");
+    app.add_flag("--lens", asked_, "Decoders: the next token that each layer would answer, at each token of the text");
     app.add_option("--with", jacobian_,
-                   "With --lens: the layers as a Jacobian lens reads them, a file of attend lens fit")
+                   "With --lens: read the layers through a Jacobian lens, the FILE that attend lens fit wrote")
         ->type_name("FILE");
   }
 
@@ -36,7 +35,7 @@ class LensOfLayers : public Analysis {
   void check(const AnalysisArguments& arguments) const override {
     if (!asked_ && !jacobian_.empty()) throw UsageError("--with: nothing uses it without --lens");
     if (asked_ && !arguments.why.empty())
-      throw UsageError("--why and --lens can't stand together: the lens is of all tokens");
+      throw UsageError("--why and --lens can't stand together: the lens shows all tokens");
   }
 
   void ask(const Question& question, std::optional<int> width, PassOptions& asked) const override {

@@ -58,10 +58,13 @@ class PassagesOfText : public Analysis {
   PassagesOfText() : Analysis({.option = "--passages", .of_decoders = true, .takes_token = true}) {}
 
   void add(App& app, AnalysisArguments&) override {
-    app.add_flag("--passages", asked_,
-                 "Decoders: which paragraphs of the text made the logit of --why TOKEN, or of the likeliest");
-    app.add_flag("--lines", lines_, "With --passages: which lines, in place of paragraphs");
-    app.add_option("--hide", hide_, "With --passages: how many of the strongest are really hidden (5)")->type_name("N");
+    app.add_flag(
+        "--passages", asked_,
+        "Decoders: which paragraphs of the text made the logit of the --why TOKEN (default: the likeliest token)");
+    app.add_flag("--lines", lines_, "With --passages: lines instead of paragraphs");
+    app.add_option("--hide", hide_,
+                   "With --passages: how many of the strongest passages to measure by hiding them (default: 5)")
+        ->type_name("N");
   }
 
   bool asked(const AnalysisArguments&) const override { return asked_; }

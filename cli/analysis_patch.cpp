@@ -25,11 +25,11 @@ class Patch : public Analysis {
 
   void add(App& app, AnalysisArguments& arguments) override {
     app.add_option("--patch", arguments.patch,
-                   "Decoders: with each head of TEXT put into a pass over TEXT2, of as many tokens, how much of the "
-                   "difference between the tokens of --why and --against comes back")
+                   "Decoders: put each head's output for TEXT into a pass over TEXT2, which has as many tokens. How "
+                   "much of the difference between the --why and --against tokens comes back?")
         ->type_name("TEXT2");
     app.add_flag("--estimate", estimate_,
-                 "With --patch: all heads are estimated from three passes, in place of a pass for each");
+                 "With --patch: estimate all heads from three passes, instead of a pass for each head");
   }
 
   bool asked(const AnalysisArguments& arguments) const override {
@@ -39,7 +39,7 @@ class Patch : public Analysis {
   void check(const AnalysisArguments& arguments) const override {
     if (estimate_ && !asked(arguments)) throw UsageError("--estimate: nothing uses it without --patch");
     if (!arguments.patch.empty() && arguments.against.empty())
-      throw UsageError("--patch: say between which tokens, with --why and --against");
+      throw UsageError("--patch: needs two tokens, with --why and --against");
   }
 
   Finding find(const Question& question, const PassOptions&, Pass&) const override {

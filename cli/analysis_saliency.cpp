@@ -35,12 +35,12 @@ class SaliencyOfTokens : public Analysis {
   SaliencyOfTokens() : Analysis({.option = "--saliency", .of_decoders = true, .takes_token = true}) {}
 
   void add(App& app, AnalysisArguments&) override {
-    app.add_flag(
-        "--saliency", asked_,
-        "Decoders: which tokens of the text the logit of --why TOKEN (or of the likeliest) comes from, through "
-        "all layers");
+    app.add_flag("--saliency", asked_,
+                 "Decoders: which tokens of the text the logit of the --why TOKEN comes from, through all layers "
+                 "(default: the likeliest token)");
     app.add_option("--steps", steps_,
-                   "With --saliency: points of the path from the mean embedding to the text, at most (512)")
+                   "With --saliency: how many points to compute at most on the path from the mean embedding to the "
+                   "text (default: 512)")
         ->type_name("N");
   }
 

@@ -61,8 +61,8 @@ class TraceOfAnswer : public Analysis {
 
   void add(App& app, AnalysisArguments&) override {
     app.add_flag("--trace", asked_,
-                 "With --why, in its place: the strongest heads, why each looked at the token that it read, and who "
-                 "wrote what it read there");
+                 "With --why, instead of its answer: the strongest heads, why each looked at the token that it read, "
+                 "and which parts wrote what it read there");
   }
   bool asked(const AnalysisArguments&) const override { return asked_; }
 

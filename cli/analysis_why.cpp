@@ -53,14 +53,13 @@ class Why : public Analysis {
   Why() : Analysis({.option = "--why", .of_decoders = true, .alone = false}) {}
 
   void add(App& app, AnalysisArguments& arguments) override {
-    app.add_option(
-           "--why", arguments.why,
-           "Decoders: what each head, by the token that it read, and each MLP wrote into the logit of TOKEN as the "
-           "next one, such as \" Paris\"")
+    app.add_option("--why", arguments.why,
+                   "Decoders: why TOKEN, such as \" Paris\", comes next: what each head (by the token that it read) "
+                   "and each MLP wrote into its logit")
         ->type_name("TOKEN");
-    app.add_option("--against", arguments.against, "With --why: of the difference to the logit of TOKEN")
+    app.add_option("--against", arguments.against, "With --why: explain the difference to the logit of this TOKEN")
         ->type_name("TOKEN");
-    app.add_flag("--neurons", neurons_, "With --why: each hidden unit of the MLPs by itself, in place of the MLPs");
+    app.add_flag("--neurons", neurons_, "With --why: show each hidden unit of the MLPs instead of whole MLPs");
   }
 
   bool asked(const AnalysisArguments& arguments) const override {
@@ -71,7 +70,8 @@ class Why : public Analysis {
 
   void check(const AnalysisArguments& arguments) const override {
     if (neurons_ && !asked(arguments))
-      throw UsageError("--neurons: nothing uses it without --why, or where that says a token alone");
+      throw UsageError(
+          "--neurons: nothing uses it without --why, or where --why only names the token for another analysis");
   }
 
   void ask(const Question& question, std::optional<int>, PassOptions& asked) const override {

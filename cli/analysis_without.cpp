@@ -59,10 +59,9 @@ class Without : public Analysis {
   Without() : Analysis({.option = "--without", .drawn = false, .takes_attention = true}) {}
 
   void add(App& app, AnalysisArguments&) override {
-    app.add_option(
-           "--without", heads_,
-           "What changes where HEADS, such as 18.6,16.0, put out zeros: for the token of --why or the likeliest; "
-           "of encoders how far the mean hidden state turns")
+    app.add_option("--without", heads_,
+                   "What changes if HEADS, such as 18.6,16.0, put out zeros. Decoders: for the --why TOKEN (default: "
+                   "the likeliest token). Encoders: how far the mean hidden state turns")
         ->type_name("HEADS");
   }
 

@@ -40,11 +40,11 @@ Window parse_window(const std::string& text) {
 void add_visibility(App& app, Visibility& visibility) {
   app.add_flag("--causal", visibility.causal, "Key j is visible to query i if j <= i + offset");
   app.add_option("--offset", visibility.offset,
-                 "Where query 0 stands among the keys: at key 0, so that the last query stands at the last key that "
-                 "exists, or at key N")
+                 "The key that query 0 stands at: top_left is key 0, N is key N, and bottom_right puts the last query "
+                 "at the last key that exists")
       ->type_name("top_left|bottom_right|N");
   app.add_option("--window", visibility.window,
-                 "Only keys from L before to R after the query's own place; -1 leaves a side open")
+                 "A query sees only the keys from L before to R after its own position; -1 leaves a side open")
       ->type_name("L,R");
 }
 

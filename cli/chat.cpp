@@ -71,7 +71,7 @@ class Conversation {
   }
 
   void run() {
-    if (talks_) show_at_once("Say something; /help shows what else there is.\n");
+    if (talks_) show_at_once("Say something, or type /help to see the commands.\n");
     for (std::string line; next(line);) {
       if (line.empty()) continue;
       try {
@@ -127,7 +127,7 @@ class Conversation {
     else if (name == "/save")
       save(rest);
     else
-      throw Failure(fmt::format("no command '{}': /help shows those that there are", name));
+      throw Failure(fmt::format("no command '{}': /help lists the commands", name));
     return true;
   }
 
@@ -185,19 +185,20 @@ void run(const ChatArguments& x) {
 Command add_chat(App& root) {
   App* app = root.add_subcommand(
       "chat",
-      "Talk with a model. Each line is a message; the answer is shown as it is written. /why shows why its last word "
-      "came. This is for a person at a terminal and for scripts: it is no server.");
+      "Talk with a model. Each line is a message, and the answer appears as it is written. /why shows why the answer's "
+      "last word came. This is for a person at a terminal and for scripts; it is not a server.");
   app->examples(
       "attend chat Qwen2.5-0.5B-Instruct\n"
       "attend chat Qwen2.5-0.5B-Instruct --system \"You answer in one sentence.\"\n"
       "echo \"What is the capital of France?\" | attend chat Qwen2.5-0.5B-Instruct");
   auto x = std::make_shared<ChatArguments>();
-  app->add_option("MODEL", x->model, "A folder, a .gguf file, or the name of a model that attend model --list says")
+  app->add_option("MODEL", x->model, "A folder, a .gguf file, or a name from attend model --list")
       ->type_name("FILE")
       ->required();
-  app->add_option("--system", x->system, "What the model is told before anyone speaks")->type_name("TEXT");
-  whole_number(app->add_option("--max-new-tokens", x->most, "End an answer after N tokens (when the model does)"), 1,
-               1 << 20);
+  app->add_option("--system", x->system, "What the model is told before the conversation begins")->type_name("TEXT");
+  whole_number(
+      app->add_option("--max-new-tokens", x->most, "End an answer after N tokens (default: when the model ends it)"), 1,
+      1 << 20);
   add_load(*app, x->load);
   add_writing(*app, x->writing);
   return {app, [x] { run(*x); }};

@@ -55,23 +55,25 @@ void run(const ClassArguments& arguments) {
 Command add_class(App& root) {
   App* app = root.add_subcommand(
       "class",
-      "Make a class on attention: a folder of guided experiments on real models, which opens without a network. Its "
-      "numbers are computed while it is made; the models are those that attend model --get fetches.");
+      "Make a class on attention: a folder of guided experiments on real models, which opens without a network. The "
+      "numbers in it are computed now, with the models that attend model --get fetches.");
   app->examples(
       "attend model --get minilm && attend model --get smollm2\n"
       "attend class -o class --open\n"
       "attend class -o class --with smollm2");
   auto arguments = std::make_shared<ClassArguments>();
-  app->add_option("-o,--output", arguments->folder, "The folder to write to; pages of another class in it are replaced")
+  app->add_option("-o,--output", arguments->folder,
+                  "The folder to write to; pages of an earlier class in it are replaced")
       ->type_name("FOLDER")
       ->required();
   choose_one(app->add_option("--with", arguments->with,
-                             "A page with SmolLM2 in it, too (125 MB): its experiments, which otherwise carry their "
-                             "recorded passes, go on there with any text"),
+                             "Add a page with SmolLM2 itself in it (125 MB). Its experiments go on there with any "
+                             "text; without this page they show recorded passes only"),
              "smollm2");
-  app->add_option("--minilm", arguments->minilm, "all-MiniLM-L6-v2: a folder, a .gguf file or a name (minilm)")
+  app->add_option("--minilm", arguments->minilm, "all-MiniLM-L6-v2: a folder, a .gguf file or a name (default: minilm)")
       ->type_name("FILE");
-  app->add_option("--smollm2", arguments->smollm2, "SmolLM2-135M-Instruct, likewise (smollm2)")->type_name("FILE");
+  app->add_option("--smollm2", arguments->smollm2, "SmolLM2-135M-Instruct, in the same forms (default: smollm2)")
+      ->type_name("FILE");
   app->add_flag("--open", arguments->open, "Open its first page in the browser");
   return {app, [arguments] { run(*arguments); }};
 }

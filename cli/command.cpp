@@ -166,10 +166,9 @@ void tell(std::string_view message) {
 void warn_of_missing_characters(const std::string& file, std::string_view text) {
   const std::string missing = file.ends_with(".png") ? missing_characters(text) : "";
   if (missing.empty()) return;
-  tell(
-      fmt::format("attend: {}: the font has no {}, which are boxes there; ATTEND_FONT may name a .ttf or .otf file "
-                  "that has them",
-                  file, missing));
+  tell(fmt::format(
+      "attend: {}: the font has no {}, which became boxes; set ATTEND_FONT to a .ttf or .otf file that has them", file,
+      missing));
 }
 
 void print(std::string_view text) {

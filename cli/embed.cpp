@@ -51,7 +51,7 @@ std::string of_cut(std::int64_t cut, const Model& model) {
 
 // Of a model with a vector for each token: each line's, as a document.
 void embed_line_tokens(const EmbedArguments& arguments, const Model& model) {
-  if (arguments.normalize) throw UsageError("--normalize: vectors of tokens are of length 1");
+  if (arguments.normalize) throw UsageError("--normalize: token vectors have length 1 already");
   TokenVectorOptions options{.prompt = arguments.prompt, .progress = {}};
   (void)embed_tokens(model, std::vector<std::string>{}, options);
   Lines lines(arguments.file);
@@ -108,8 +108,8 @@ std::vector<std::string> lines_at(const NearArguments& arguments, std::int64_t r
   }
   if (count != rows)
     throw Error(ErrorCode::bad_file, "",
-                fmt::format("'{}' has {} lines, and '{}' {} rows: they don't belong together", arguments.file, count,
-                            arguments.vectors, rows));
+                fmt::format("'{}' has {} lines, but '{}' has {} rows: they don't belong together", arguments.file,
+                            count, arguments.vectors, rows));
   return found;
 }
 
@@ -123,7 +123,7 @@ struct NearLine {
 void check_size(const NearArguments& arguments, std::int64_t of_file, std::int64_t of_model) {
   if (of_file != of_model)
     throw Error(ErrorCode::bad_file, "",
-                fmt::format("'{}' has vectors of {} numbers, and {} makes {}: they don't belong together",
+                fmt::format("'{}' has vectors of {} numbers, but {} makes vectors of {}: they don't belong together",
                             arguments.vectors, of_file, arguments.model, of_model));
 }
 
@@ -208,8 +208,8 @@ void run_near(const NearArguments& arguments) {
 
 void add_model_options(App& app, LoadArguments& load, std::optional<std::string>& prompt) {
   app.add_option("--prompt", prompt,
-                 "What stands before each text: the name of one of the model's prompts (query, document, ...), or a "
-                 "text (the model's own, if it has one)")
+                 "What to put before each text: one of the model's prompts by its name (query, document, ...), or a "
+                 "text (default: the model's own prompt, if it has one)")
       ->type_name("NAME|TEXT");
   add_load(app, load);
 }
@@ -218,23 +218,21 @@ void add_model_options(App& app, LoadArguments& load, std::optional<std::string>
 
 Command add_embed(App& root) {
   App* app = root.add_subcommand("embed",
-                                 "Make a vector of each line of a file, or of a ColBERT one for each of its tokens, as "
-                                 "sentence-transformers does. "
-                                 "Memory does not grow with the file.");
+                                 "Turn each line of a file into a vector, as sentence-transformers does. A ColBERT "
+                                 "gives a vector for each token instead. Memory does not grow with the file.");
   app->examples(
       "attend embed minilm sentences.txt -o vectors.npy\n"
       "attend embed e5 - --prompt \"passage: \" -o vectors.npy < sentences.txt");
   auto arguments = std::make_shared<EmbedArguments>();
-  app->add_option("MODEL", arguments->model, "A folder, a .gguf file, or a name that attend model --list says")
+  app->add_option("MODEL", arguments->model, "A folder, a .gguf file, or a name from attend model --list")
       ->type_name("FILE")
       ->required();
-  app->add_option("FILE", arguments->file, "A text file, a sentence on each line; - for standard input")
+  app->add_option("FILE", arguments->file, "A text file with a sentence on each line; - reads standard input")
       ->type_name("FILE")
       ->required();
-  file_ending(app->add_option(
-                  "-o,--output", arguments->output,
-                  "Write the vectors to FILE: a row for each line, f32; of a ColBERT a row for each token, and where "
-                  "lines begin to FILE.starts.npy"),
+  file_ending(app->add_option("-o,--output", arguments->output,
+                              "Write the vectors to FILE, f32, a row for each line. A ColBERT writes a row for each "
+                              "token, and beside x.npy a file x.starts.npy that says where each line begins"),
               {".npy"})
       ->required();
   add_model_options(*app, arguments->load, arguments->prompt);
@@ -243,31 +241,32 @@ Command add_embed(App& root) {
 }
 
 Command add_near(App& root) {
-  App* app = root.add_subcommand(
-      "near",
-      "Show the lines of a file that are nearest to a text, by the vectors that attend embed made of them: by the "
-      "cosine, or of a ColBERT by MaxSim.");
+  App* app = root.add_subcommand("near",
+                                 "Show the lines of a file that are nearest to a text, by the vectors that attend "
+                                 "embed made from them. Nearest is by cosine, with a ColBERT by MaxSim.");
   app->examples(
       "attend near vectors.npy sentences.txt minilm \"a cat on a mat\" -k 5\n"
       "attend near v.npy lines.txt minilm \"who wrote Faust?\" --rerank ms-marco-MiniLM\n"
       "attend near vectors.npy sentences.txt minilm \"a cat on a mat\" --json");
   auto arguments = std::make_shared<NearArguments>();
-  app->add_option("VECTORS", arguments->vectors, "What attend embed wrote: an .npy file with a row for each line")
+  app->add_option("VECTORS", arguments->vectors, "The .npy file that attend embed wrote")
       ->type_name("FILE")
       ->required();
-  app->add_option("FILE", arguments->file, "The text file that it was made of")->type_name("FILE")->required();
-  app->add_option("MODEL", arguments->model, "The model that it was made with")->type_name("FILE")->required();
+  app->add_option("FILE", arguments->file, "The text file that the vectors were made from")
+      ->type_name("FILE")
+      ->required();
+  app->add_option("MODEL", arguments->model, "The model that made the vectors")->type_name("FILE")->required();
   app->add_option("QUERY", arguments->query, "The text, in quotes")->required();
-  whole_number(app->add_option("-k,--count", arguments->count, "How many lines (10)"), 1, 1 << 20);
+  whole_number(app->add_option("-k,--count", arguments->count, "How many lines to show (default: 10)"), 1, 1 << 20);
   app->add_option("--rerank", arguments->rerank,
-                  "Show the lines that answer best by this reranker, of the nearest ones: a folder with a head of one "
-                  "label")
+                  "Score the nearest lines with this reranker, a model whose head has one label, and show those that "
+                  "answer best")
       ->type_name("MODEL");
   whole_number(app->add_option("--candidates", arguments->candidates,
-                               "With --rerank: how many of the nearest lines it reads (100)"),
+                               "With --rerank: how many of the nearest lines the reranker reads (default: 100)"),
                1, 1 << 20);
   add_model_options(*app, arguments->load, arguments->prompt);
-  app->add_flag("--json", arguments->json, "Print one JSON object instead");
+  app->add_flag("--json", arguments->json, "Print one JSON object instead of the text");
   add_text_form(*app, arguments->form);
   return {app, [arguments] { run_near(*arguments); }};
 }

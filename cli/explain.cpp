@@ -89,8 +89,8 @@ ExplainKeep needed(const ExplainArguments& arguments) {
 
 void check_head(const std::optional<std::int64_t>& head, std::int64_t heads) {
   if (head && *head >= std::max<std::int64_t>(heads, 1))
-    throw UsageError(heads <= 1 ? fmt::format("--head: there is head 0 alone, got {}", *head)
-                                : fmt::format("--head: there are heads 0 to {}, got {}", heads - 1, *head));
+    throw UsageError(heads <= 1 ? fmt::format("--head: expected 0, the only head, got {}", *head)
+                                : fmt::format("--head: expected a head from 0 to {}, got {}", heads - 1, *head));
 }
 
 Trace make_trace(ExplainArguments& arguments) {
@@ -114,8 +114,8 @@ Trace make_trace(ExplainArguments& arguments) {
     size += size / 4 * 11;  // some 11 characters a number
   if (size >= std::int64_t{1} << 30)
     tell(
-        fmt::format("attend: this will take some {} of memory, as it grows with the words times the words and with the "
-                    "heads",
+        fmt::format("attend: this will take about {} of memory, which grows with the square of the number of words and "
+                    "with the heads",
                     bytes(size)));
   return explain(options, keep);
 }
@@ -174,42 +174,44 @@ std::vector<Option*> add_sentence_options(App& app, ExplainArguments& arguments)
   ExplainOptions& options = arguments.options;
   app.begin_group("The sentence and its sizes");
   return {
-      app.add_option(
-          "TEXT", options.text,
-          "The sentence, in quotes; - reads it from standard input. Default: the documents' \"Life is short, "
-          "eat dessert first\""),
+      app.add_option("TEXT", options.text,
+                     "The sentence, in quotes; - reads it from standard input. Default: \"Life is short, eat dessert "
+                     "first\", computed as in the documents of --list"),
       app.add_option("--cross", options.second_text, "Cross-attention: keys and values come from this second sentence"),
-      whole_number(app.add_option("--seed", options.seed, "Seed of the random numbers, as torch.manual_seed (123)"), 0,
-                   std::numeric_limits<std::uint64_t>::max()),
-      whole_number(app.add_option("--embedding-size", options.embedding_size, "Numbers for each word (16)"), 1),
-      whole_number(app.add_option("--d-k", options.d_k, "Size of a query and of a key, in each head (24)"), 1),
-      whole_number(app.add_option("--d-v", options.d_v, "Size of a value, in each head (28)"), 1),
+      whole_number(
+          app.add_option("--seed", options.seed, "Seed of the random numbers, as in torch.manual_seed (default: 123)"),
+          0, std::numeric_limits<std::uint64_t>::max()),
+      whole_number(
+          app.add_option("--embedding-size", options.embedding_size, "Size of each word's embedding (default: 16)"), 1),
+      whole_number(app.add_option("--d-k", options.d_k, "Size of the queries and keys in each head (default: 24)"), 1),
+      whole_number(app.add_option("--d-v", options.d_v, "Size of the values in each head (default: 28)"), 1),
       whole_number(app.add_option("--heads", options.heads,
-                                  "Number of heads, joined and projected; 0 is one without a head axis (0)"),
+                                  "Number of heads, whose results are joined and projected; 0 is one head without a "
+                                  "head axis (default: 0)"),
                    0),
       choose_one(app.add_option("--weights", arguments.weights,
-                                "How the weight matrices are drawn: as torch.nn.Linear, or between 0 and 1 (linear; "
-                                "uniform without TEXT, as in the documents)"),
+                                "How to draw the weight matrices: linear as torch.nn.Linear does, uniform between 0 "
+                                "and 1 (default: linear; without TEXT uniform, as in the documents)"),
                  "linear|uniform"),
       app.add_flag("--causal", options.causal, "A word attends to itself and the words before it"),
-      app.add_flag("--positions", options.positions,
-                   "Add the sinusoidal encodings of the words' places to the embeddings"),
-      app.add_flag("--no-scale", arguments.no_scale, "Give the softmax the scores as they are, not over sqrt(d_k)"),
-      whole_number(app.add_option("--window", options.window,
-                                  "A word attends to itself and N words before it and, unless --causal, after it"),
-                   0),
+      app.add_flag("--positions", options.positions, "Add sinusoidal position encodings to the embeddings"),
+      app.add_flag("--no-scale", arguments.no_scale, "Do not divide the scores by sqrt(d_k) before the softmax"),
+      whole_number(
+          app.add_option("--window", options.window,
+                         "A word attends to itself, the N words before it and, without --causal, the N words after it"),
+          0),
   };
 }
 
 // A sheet's sizes are its own.
 void add_sheet(App& app, ExplainArguments& arguments) {
   app.begin_group("For a class");
-  Option* sheet = file_ending(
-      app.add_option("--sheet", arguments.sheet,
-                     "Write an exercise sheet to FILE.html: one word's attention (--focus), with numbers that "
-                     "a pocket calculator can do, blanks and answers, for 2 to 12 words. --seed N makes "
-                     "another, --causal is worked out too"),
-      {".html"});
+  Option* sheet =
+      file_ending(app.add_option("--sheet", arguments.sheet,
+                                 "Write an exercise sheet to FILE.html for a sentence of 2 to 12 words: students work "
+                                 "out one word's attention (--focus) with a pocket calculator, and the answers follow. "
+                                 "--seed N gives other numbers; --causal works too"),
+                  {".html"});
   constexpr std::array used = {"--seed", "--causal", "--focus", "--open", "--sheet"};
   for (const Option* other : app.options())
     if (std::ranges::find(used, other->spellings().back()) == used.end()) sheet->excludes(other);
@@ -217,19 +219,20 @@ void add_sheet(App& app, ExplainArguments& arguments) {
 
 void add_output_options(App& app, ExplainArguments& arguments) {
   app.begin_group("What to show");
-  app.add_option("--focus", arguments.focus, "The query to work out: a word of the sentence, or its place from 1")
+  app.add_option("--focus", arguments.focus, "The query to work out: a word of the sentence, or its position from 1")
       ->type_name("WORD|N");
-  whole_number(app.add_option("--head", arguments.head,
-                              "The head to show, from 0 (in the text and the page head 0, in pictures all)"),
-               0);
-  app.add_flag("--all", arguments.all, "Whole matrices in the text and the page, not only the rows of one word");
+  whole_number(
+      app.add_option("--head", arguments.head,
+                     "The head to show, from 0 (default: head 0 in the text and the page, all heads in pictures)"),
+      0);
+  app.add_flag("--all", arguments.all, "Show whole matrices in the text and the page, not only one word's rows");
   app.add_flag("--json", arguments.json, "Print one JSON object instead of the text");
   file_ending(app.add_option("-o,--output", arguments.files,
-                             "Write to FILE instead: .json, .npz, .safetensors, .attend (a recording for attend "
-                             "show), .svg, .png or .html by its ending. May be given several times"),
+                             "Write to FILE instead, in the format of its ending: .json, .npz, .safetensors, .attend "
+                             "(a recording for attend show), .svg, .png or .html. May be given several times"),
               {".json", ".npz", ".safetensors", ".attend", ".svg", ".png", ".html"});
   app.add_flag("--open", arguments.open,
-               "Open the page in the browser: that of -o FILE.html, else one in the cache folder");
+               "Open the page in the browser: the one from -o FILE.html, else one in the cache folder");
   add_text_form(app, arguments.form);
 }
 
@@ -245,10 +248,11 @@ Command add_explain(App& root) {
       "attend explain \"the cat sat\" --cross \"le chat\" -o cat.svg -o cat.npz\n"
       "attend explain \"the cat sat on the mat\" --sheet sheet.html --seed 7");
   auto arguments = std::make_shared<ExplainArguments>();
-  app->begin_group("A document");
-  Option* preset = app->add_option("--preset", arguments->preset, "A part of a document, exactly as it stands there")
+  app->begin_group("An example from a document");
+  Option* preset = app->add_option("--preset", arguments->preset,
+                                   "Show an example with the same numbers as in its document (--list has the names)")
                        ->type_name("PRESET");
-  app->add_flag("--list", arguments->list, "List the presets, with their documents");
+  app->add_flag("--list", arguments->list, "List the presets and the documents they come from");
   for (Option* option : add_sentence_options(*app, *arguments)) preset->excludes(option);
   add_output_options(*app, *arguments);
   add_sheet(*app, *arguments);

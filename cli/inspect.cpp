@@ -149,10 +149,9 @@ void run(const InspectArguments& arguments) {
 }  // namespace
 
 Command add_inspect(App& root) {
-  App* app = root.add_subcommand(
-      "inspect",
-      "Show what tensor files hold. The table has a line for each tensor: its least, mean and greatest finite element, "
-      "and how many are NaN or infinite if any are.");
+  App* app = root.add_subcommand("inspect",
+                                 "Show what tensor files hold. The table has a line for each tensor: its smallest, "
+                                 "mean and largest finite element, and how many elements are NaN or infinite, if any.");
   app->examples(
       "attend inspect out.npy\n"
       "attend inspect qkv.npz:q --values\n"
@@ -161,7 +160,7 @@ Command add_inspect(App& root) {
   app->add_option("FILE", arguments->files, "A .npy, .npz or .safetensors file; FILE:NAME takes one of its tensors")
       ->type_name("FILE")
       ->required();
-  app->add_flag("--values", arguments->values, "Print the elements too, as PyTorch prints a tensor");
+  app->add_flag("--values", arguments->values, "Also print the elements, as PyTorch prints a tensor");
   app->add_flag("--json", arguments->json, "Print one JSON object instead of the table");
   return {app, [arguments] { run(*arguments); }};
 }

@@ -33,7 +33,8 @@ std::vector<std::vector<std::int64_t>> read_prompts(const LensArguments& x, cons
     }
   }
   if (prompts.empty())
-    throw Failure(fmt::format("{} has {} tokens, expected at least {}: a prompt", x.corpus, ids.size(), x.tokens));
+    throw Failure(
+        fmt::format("{} has {} tokens, expected at least {}, the size of one prompt", x.corpus, ids.size(), x.tokens));
   return prompts;
 }
 
@@ -48,7 +49,7 @@ void run(const LensArguments& x) {
   const std::vector<std::vector<std::int64_t>> prompts = read_prompts(x, model);
   JacobianLens so_far = read_so_far(x.output);
   const std::int64_t before = so_far.prompts;
-  if (before > 0) tell(fmt::format("attend: {} has {} prompts, and goes on from there", x.output, before));
+  if (before > 0) tell(fmt::format("attend: {} has {} prompts already; going on from there", x.output, before));
   Progress progress;
   const JacobianOptions options{.progress = progress.stage(),
                                 .keep = [&](const JacobianLens& lens) { writing([&] { lens.save(x.output); }); }};
@@ -64,27 +65,29 @@ void run(const LensArguments& x) {
 }  // namespace
 
 Command add_lens(App& root) {
-  App* app = root.add_subcommand("lens",
-                                 "Fit a Jacobian lens of a decoder: what each layer already means for the last one, by "
-                                 "the mean of the derivatives between the two over many texts. attend model --lens "
-                                 "--with FILE reads it.");
+  App* app = root.add_subcommand(
+      "lens",
+      "Fit a Jacobian lens for a decoder: what each layer already means for the last one. It is the mean, over many "
+      "texts, of the derivatives of the last layer by each earlier one. attend model --lens --with FILE uses it.");
   app->examples(
       "attend lens fit smollm2 corpus.txt --prompts 100 -o lens.safetensors\n"
       "attend model smollm2 \"The capital of France is\" --lens --with lens.safetensors");
   auto arguments = std::make_shared<LensArguments>();
-  choose_one(app->add_option("ACTION", arguments->action, "fit: find it, of the text"), "fit")->required();
-  app->add_option("MODEL", arguments->model, "A folder, a .gguf file, or a name that attend model --list says")
+  choose_one(app->add_option("ACTION", arguments->action, "fit: find the lens from the texts"), "fit")->required();
+  app->add_option("MODEL", arguments->model, "A folder, a .gguf file, or a name from attend model --list")
       ->type_name("FILE")
       ->required();
-  app->add_option("CORPUS", arguments->corpus, "Text, of which the prompts are cut; - reads standard input")
+  app->add_option("CORPUS", arguments->corpus, "A text file to cut the prompts from; - reads standard input")
       ->type_name("FILE")
       ->required();
-  file_ending(app->add_option("-o,--output", arguments->output,
-                              "The file to write, after each prompt; where it is there, what it lacks is added"),
-              {".safetensors"})
+  file_ending(
+      app->add_option(
+          "-o,--output", arguments->output,
+          "The file to write, after each prompt. If it exists already, only the prompts that it lacks are added"),
+      {".safetensors"})
       ->required();
-  whole_number(app->add_option("--prompts", arguments->prompts, "So many prompts (100)"), 1);
-  whole_number(app->add_option("--tokens", arguments->tokens, "Each of so many tokens (64)"), 18);
+  whole_number(app->add_option("--prompts", arguments->prompts, "How many prompts to use (default: 100)"), 1);
+  whole_number(app->add_option("--tokens", arguments->tokens, "How many tokens each prompt has (default: 64)"), 18);
   add_dtype(*app, arguments->load);
   return {app, [arguments] { run(*arguments); }};
 }

@@ -81,22 +81,21 @@ void run_match(const MatchArguments& arguments) {
 }  // namespace
 
 Command add_match(App& root) {
-  App* app = root.add_subcommand(
-      "match",
-      "Show which token of a passage each token of a query matched, and how well it answers, by a model with a vector "
-      "for each token (ColBERT).");
+  App* app = root.add_subcommand("match",
+                                 "Show which token of a passage each token of a query matched, and how well the "
+                                 "passage answers. The model is a ColBERT, which has a vector for each token.");
   app->examples(
       "attend match colbertv2.0 \"who wrote Faust?\" \"Goethe wrote Faust.\"\n"
       "attend match colbertv2.0 \"who wrote Faust?\" \"Goethe wrote Faust.\" -o match.svg");
   auto arguments = std::make_shared<MatchArguments>();
-  app->add_option("MODEL", arguments->model, "A folder of a ColBERT, or its name in a cache")
+  app->add_option("MODEL", arguments->model, "The folder of a ColBERT, or its name in a cache")
       ->type_name("FILE")
       ->required();
   app->add_option("QUERY", arguments->query, "The query, in quotes")->required();
   app->add_option("PASSAGE", arguments->passage, "The passage, in quotes")->required();
-  file_ending(app->add_option("-o,--output", arguments->output, "Write a picture to FILE: a line to each match"),
+  file_ending(app->add_option("-o,--output", arguments->output, "Write a picture to FILE, with a line to each match"),
               {".svg", ".png"});
-  app->add_flag("--json", arguments->json, "Print one JSON object instead");
+  app->add_flag("--json", arguments->json, "Print one JSON object instead of the text");
   add_load(*app, arguments->load);
   return {app, [arguments] { run_match(*arguments); }};
 }

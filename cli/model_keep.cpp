@@ -21,13 +21,13 @@ Keep place_of(const std::string& text) {
   if (at == places.end()) {
     std::string known;
     for (const ModelPlace place : places) known += fmt::format("{}{}", known.empty() ? "" : ", ", name_of(place));
-    throw UsageError(fmt::format("--place: there is no '{}' in a model, expected one of {}", name, known));
+    throw UsageError(fmt::format("--place: no model has a place '{}', expected one of {}", name, known));
   }
   if (dot == std::string::npos) return {*at};
   std::int64_t layer = 0;
   const char *begin = text.data() + dot + 1, *end = text.data() + text.size();
   if (const auto [last, error] = std::from_chars(begin, end, layer); error != std::errc() || last != end)
-    throw UsageError(fmt::format("--place: '{}', expected a place, or one of a layer such as {}.3", text, name));
+    throw UsageError(fmt::format("--place: '{}', expected a place, or a place in a layer such as {}.3", text, name));
   return {*at, layer};
 }
 
@@ -40,7 +40,7 @@ bool has_arrays(const std::string& file) {
 void check_places(const ModelArguments& x) {
   const bool arrays = std::ranges::any_of(x.files, has_arrays);
   if (arrays && x.places.empty())
-    throw UsageError("-o: .npz and .safetensors have what --place names, and it names nothing");
+    throw UsageError("-o: .npz and .safetensors hold what --place names, and --place is not given");
   if (!arrays && !x.places.empty()) throw UsageError("--place: nothing uses it without -o x.npz or -o x.safetensors");
 }
 

@@ -40,8 +40,8 @@ std::vector<VariantText> texts_over(const std::string& file, const std::optional
     if (texts.empty() && columns.empty() && cells.size() > 1) {
       for (std::size_t n = 0; n < cells.size(); ++n) columns[cells[n]] = n;
       if (!columns.contains("text"))
-        throw Failure(
-            fmt::format("{}: its first line names no column text; expected text, query, target, other", file));
+        throw Failure(fmt::format(
+            "{}: the first line names no column text; expected the columns text, query, target, other", file));
       continue;
     }
     const auto cell = [&](const char* name) {
@@ -54,7 +54,7 @@ std::vector<VariantText> texts_over(const std::string& file, const std::optional
   if (texts.empty()) throw Failure(fmt::format("{} has no texts", file));
   for (VariantText& text : texts) {
     if (query) text.query = *query;
-    if (text.query.empty()) throw UsageError("--over: say of which word, with --query or a column query");
+    if (text.query.empty()) throw UsageError("--over: needs a word, with --query or a column query");
   }
   return texts;
 }
@@ -200,14 +200,15 @@ std::string json_of(const Variants& x, const Model& model, const std::string& na
 }  // namespace
 
 void add_vary(App& app, VaryArguments& arguments) {
-  app.begin_group("Whether a head does so in other texts");
+  app.begin_group("Whether a head does the same in other texts");
   app.add_option("--vary", arguments.words,
-                 "The same text with other words in the place of one, as \"tired=wide,full\": what --query looks at in "
-                 "each, and of which heads that stays the same. May be given several times")
+                 "Put other words in the place of one, as in \"tired=wide,full\". Shows what the --query word looks at "
+                 "in each text, and for which heads that stays the same. May be given several times")
       ->type_name("WORD=WORDS");
-  app.add_option("--over", arguments.over,
-                 "The same over the lines of FILE, in place of TEXT; or of a table with tabs, whose columns are text, "
-                 "query (the word of --query), target and other: how often a head gives target more than other")
+  app.add_option(
+         "--over", arguments.over,
+         "The same for the lines of FILE, in place of TEXT. FILE may also be a table with tabs between the columns "
+         "text, query (in place of --query), target and other: it shows how often a head gives target more than other")
       ->type_name("FILE");
 }
 
@@ -215,9 +216,9 @@ void check_vary(const ModelArguments& x) {
   const std::string option = x.vary.over.empty() ? "--vary" : "--over";
   if (!x.vary.over.empty() && !x.vary.words.empty()) throw UsageError("--vary and --over can't stand together");
   if (!x.vary.over.empty() && (x.text || !x.text_file.empty()))
-    throw UsageError("--over: its texts are those of the file");
+    throw UsageError("--over: takes its texts from the file, so TEXT and --file can't stand beside it");
   const ShowArguments& what = x.what;
-  if (!x.vary.words.empty() && !what.query) throw UsageError("--vary: say of which word, with --query");
+  if (!x.vary.words.empty() && !what.query) throw UsageError("--vary: needs a word, with --query");
   for (const auto& [form, given] : {std::pair{"--json", what.json}, std::pair{"--csv", what.csv}})
     if (given && (!x.files.empty() || (what.json && what.csv)))
       throw UsageError(fmt::format("{} and {} can't stand together", form, x.files.empty() ? "--csv" : "-o"));

@@ -81,7 +81,7 @@ std::optional<fs::path> cache_folder() {
 
 std::string cache_file(const std::string& name) {
   const std::optional<fs::path> folder = cache_folder();
-  if (!folder) throw Failure("neither XDG_CACHE_HOME nor HOME says where the page should go: -o FILE.html does");
+  if (!folder) throw Failure("neither XDG_CACHE_HOME nor HOME says where the page should go: say it with -o FILE.html");
   std::error_code error;
   fs::create_directories(*folder, error);
   if (error) throw Failure(fmt::format("{}: {}", folder->string(), error.message()));
@@ -94,7 +94,8 @@ void open_in_browser(const std::string& path) {
     pid_t child = 0;
     if (start(program, file, child) == 0 && !has_failed(child)) return;
   }
-  tell(fmt::format("attend: no browser opened it ($BROWSER, {}): open {} yourself", desktop_opener, file));
+  tell(fmt::format("attend: no browser opened the page (tried $BROWSER and {}): open {} yourself", desktop_opener,
+                   file));
 }
 
 }  // namespace attend::cli

@@ -13,10 +13,10 @@ namespace attend::cli {
 
 void add_page(App& app, PageArguments& arguments) {
   app.add_flag("--open", arguments.open,
-               "Open the page in the browser: that of -o FILE.html, else one in the cache folder");
+               "Open the page in the browser: the one from -o FILE.html, else one in the cache folder");
   app.add_flag("--strict", arguments.strict,
-               "A page of more than 64 MB is an error; without, it leaves out q and k of the layers with the broadest "
-               "heads, and says so");
+               "Fail if the page would be larger than 64 MB. Without this option, a page that is too large leaves out "
+               "q and k of the layers with the broadest heads, and says so");
 }
 
 bool is_page(const std::string& file) {

@@ -51,8 +51,7 @@ std::vector<std::string> read_words(const std::string& option, const std::string
       at = comma + 1;
     }
     if (words.size() == 1 && count != 1)
-      throw UsageError(
-          fmt::format("{}: no file '{}'; words stand with commas between, as in the,cat,sat", option, given));
+      throw UsageError(fmt::format("{}: no file '{}'; put commas between words, as in the,cat,sat", option, given));
   }
   if (std::ssize(words) != count) throw UsageError(fmt::format("{}: {} words for {}", option, words.size(), count));
   return words;
@@ -89,10 +88,9 @@ void run(const PictureArguments& arguments) {
 }  // namespace
 
 Command add_picture(App& root) {
-  App* app = root.add_subcommand(
-      "picture",
-      "Draw attention weights of a file as a heat map, each head for itself. Pairs that are NaN or -inf are hidden: "
-      "they are hatched.");
+  App* app = root.add_subcommand("picture",
+                                 "Draw attention weights from a file as heat maps, one for each head. Pairs that are "
+                                 "NaN or -inf count as hidden and are hatched.");
   app->examples(
       "attend picture w.npy\n"
       "attend picture w.npy --rows the,cat,sat --columns the,cat,sat -o w.svg\n"
@@ -105,18 +103,17 @@ Command add_picture(App& root) {
       ->type_name("FILE")
       ->required();
   file_ending(app->add_option("-o,--output", arguments->files,
-                              "Write to FILE instead of the terminal: .svg or .png by its ending. May be given several "
-                              "times"),
+                              "Write to FILE instead of the terminal: .svg or .png. May be given several times"),
               {".svg", ".png"});
   choose_one(app->add_option("--scale", arguments->scale,
-                             "How values are spread over the colours; sqrt and log show small weights beside a large "
-                             "one, diverging is of values below 0 and above (linear)"),
+                             "How values map to colours: sqrt and log show small weights beside a large one, diverging "
+                             "is for values on both sides of 0 (default: linear)"),
              "linear|sqrt|log|diverging");
-  app->add_option("--title", arguments->title, "What stands above");
+  app->add_option("--title", arguments->title, "Title above the picture");
   app->add_option("--rows", arguments->rows,
-                  "The queries' words: a file with one on each line, or a list such as the,cat,sat")
+                  "The queries' words: a list such as the,cat,sat, or a file with one word on each line")
       ->type_name("FILE");
-  app->add_option("--columns", arguments->columns, "The keys' words, likewise")->type_name("FILE");
+  app->add_option("--columns", arguments->columns, "The keys' words, in the same form")->type_name("FILE");
   app->add_option("--mask", arguments->mask, "bool, broadcast to the weights: false where a query does not see a key")
       ->type_name("FILE");
   add_text_form(*app, arguments->form);

@@ -174,9 +174,10 @@ void run(const PlanArguments& arguments) {
 
 void add_options(App& app, PlanArguments& arguments) {
   app.add_option("Q", arguments.q, "Shape of the queries: B,H,Tq,D, H,T,D or T,D")->type_name("SHAPE")->required();
-  app.add_option("--kv", arguments.kv, "Shape of keys and values, B,Hkv,Tk,D (that of q)")->type_name("SHAPE");
-  whole_number(app.add_option("--v-head-size", arguments.v_head_size, "Head size of the values (D)"), 1);
-  choose_one(app.add_option("--dtype", arguments.dtype, "Of the three (f32)"), "f32|bf16|f16|f64");
+  app.add_option("--kv", arguments.kv, "Shape of keys and values, B,Hkv,Tk,D (default: that of Q)")->type_name("SHAPE");
+  whole_number(app.add_option("--v-head-size", arguments.v_head_size, "Head size of the values (default: D)"), 1);
+  choose_one(app.add_option("--dtype", arguments.dtype, "dtype of queries, keys and values (default: f32)"),
+             "f32|bf16|f16|f64");
   add_visibility(app, arguments.visibility);
   for (const TensorOption& option : tensor_options()) {
     const std::string meaning = fmt::format("{}: {}", name_of(option.shape), option.meaning);
@@ -187,15 +188,19 @@ void add_options(App& app, PlanArguments& arguments) {
   }
   app.add_flag("--json", arguments.json, "Print one JSON object instead of the text");
   whole_number(
-      app.add_option("--ranks", arguments.ranks,
-                     "What so many processes that mpirun starts hold, send and compute, and how long it takes"),
+      app.add_option(
+          "--ranks", arguments.ranks,
+          "Plan for N processes started by mpirun: what each holds, sends and computes, and how long the call takes"),
       1, 65536);
-  choose_one(app.add_option("--sharding", arguments.sharding, "Which rows each has, as in run"), "contiguous|zigzag");
-  app.add_flag("--backward", arguments.backward, "Of the gradients, not of the result");
-  app.add_option("--rate", arguments.rate, "FLOP that a process computes in a second (1e11)")->type_name("N");
-  app.add_option("--bandwidth", arguments.bandwidth, "Bytes that it sends, and at once receives, in a second (1.25e9)")
+  choose_one(app.add_option("--sharding", arguments.sharding, "Which rows each process has, as in attend run"),
+             "contiguous|zigzag");
+  app.add_flag("--backward", arguments.backward, "Plan the gradients instead of the result");
+  app.add_option("--rate", arguments.rate, "FLOP that a process computes in a second (default: 1e11)")->type_name("N");
+  app.add_option("--bandwidth", arguments.bandwidth,
+                 "Bytes that a process sends in a second, while it receives as many (default: 1.25e9)")
       ->type_name("N");
-  app.add_option("--latency", arguments.latency, "Seconds that a message takes besides (5e-5)")->type_name("S");
+  app.add_option("--latency", arguments.latency, "Seconds that each message takes besides (default: 5e-5)")
+      ->type_name("S");
 }
 
 }  // namespace
@@ -220,8 +225,8 @@ std::string plan_line(const char* name, const std::string& value) {
 Command add_plan(App& root) {
   App* app = root.add_subcommand(
       "plan",
-      "Say how attention is computed for these shapes, without computing it. Path, target, work items, threads, memory "
-      "besides the tensors, and why. A mask, sinks, the scale and a softcap change nothing in it.");
+      "Say how attention would be computed for these shapes, without computing it: path, target, work items, threads, "
+      "memory besides the tensors, and why. Masks, sinks, the scale and a softcap do not change the plan.");
   app->examples(
       "attend plan 1,12,512,64\n"
       "attend plan 1,8,4096,40 --kv 1,8,77,40\n"

@@ -93,8 +93,8 @@ std::unique_ptr<Ranks> join_ranks(const Started& started) {
     if (join != nullptr) return join();
     become_mpi_program();
     throw Failure(
-        fmt::format("run: mpirun started {} of these, and this attend was built without MPI: build it with `make mpi`, "
-                    "install attend-mpi, or say --no-mpi, with which each computes all of it",
+        fmt::format("run: mpirun started {} processes, but this attend was built without MPI: build it with `make "
+                    "mpi`, install attend-mpi, or say --no-mpi, so that each process computes everything",
                     started.ranks));
   } catch (const Failure&) {
     if (started.rank == 0) throw;

@@ -26,7 +26,7 @@ std::string unexpected(const App& root, const App& app, const std::string& argum
     for (const App& command : root.commands()) known.push_back(command.name());
     return fmt::format("no command '{}'{}", argument, did_you_mean(argument, known));
   }
-  return fmt::format("unexpected argument '{}'; words that belong together stand in quotes", argument);
+  return fmt::format("unexpected argument '{}'; put a text of several words in quotes", argument);
 }
 
 std::string explain_mistake(const CLI::ParseError& error) {

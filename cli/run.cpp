@@ -38,7 +38,7 @@ void check_line(const RunArguments& arguments) {
   const bool in_npy = arguments.out.ends_with(".npy"), values = !arguments.v.empty();
   const InsideArguments& inside = arguments.inside;
   if (!values && !inside.any()) throw UsageError("V is required without --summary or --weights");
-  if (!values && !arguments.lse.empty()) throw UsageError("--lse: it comes with the result, for which V is required");
+  if (!values && !arguments.lse.empty()) throw UsageError("--lse: is written with the result, for which V is required");
   if (!values && !arguments.dropout.empty()) throw UsageError("--dropout: nothing is dropped without V");
   if (arguments.seed && arguments.dropout.empty()) throw UsageError("--seed: nothing is drawn without --dropout");
   if (arguments.out.empty()) {
@@ -47,7 +47,7 @@ void check_line(const RunArguments& arguments) {
     for (const auto& [name, given] : {std::pair("--weights", !inside.weights.empty()),
                                       {"--top", inside.top.has_value()},
                                       {"--map", !inside.map.empty()}})
-      if (given) throw UsageError(fmt::format("{}: --output is required, as --summary prints none", name));
+      if (given) throw UsageError(fmt::format("{}: --output is required, as --summary prints no such numbers", name));
     if (!arguments.tensors.at("query_starts").empty())
       throw UsageError("--query-starts: --output is required, as --summary prints the heads of one sequence");
   }
@@ -111,35 +111,37 @@ void add_options(App& app, RunArguments& arguments) {
   const std::vector<std::string> endings = {".npy", ".npz", ".safetensors"};
   app.add_option("Q", arguments.q, "Queries, [B,H,Tq,D], [H,T,D] or [T,D]")->type_name("FILE")->required();
   app.add_option("K", arguments.k, "Keys, [B,Hkv,Tk,D]")->type_name("FILE")->required();
-  app.add_option("V", arguments.v, "Values, [B,Hkv,Tk,Dv]; not needed for --summary and --weights alone")
+  app.add_option("V", arguments.v, "Values, [B,Hkv,Tk,Dv]; not needed if only --summary or --weights is wanted")
       ->type_name("FILE")
       ->check([](const std::string& file) { return file.empty() ? "expected a file, got ''" : ""; });
-  file_ending(
-      app.add_option("-o,--output", arguments.out, "Where the result goes: .npy, .npz or .safetensors by its ending"),
-      endings);
+  file_ending(app.add_option("-o,--output", arguments.out, "Write the result to FILE: .npy, .npz or .safetensors"),
+              endings);
   file_ending(app.add_option("--lse", arguments.lse,
-                             "Write the log-sum-exp of each row's scores too; the same FILE as that of -o (.npz or "
-                             ".safetensors) then holds both"),
+                             "Also write the log-sum-exp of each row's scores; with the same FILE as -o (.npz or "
+                             ".safetensors), that file holds both"),
               endings);
   add_visibility(app, arguments.visibility);
   for (const TensorOption& option : tensor_options())
     app.add_option(flag_of(option.name), arguments.tensors[option.name],
                    fmt::format("{}, {}: {}", name_of(option.type), name_of(option.shape), option.meaning))
         ->type_name("FILE");
-  app.add_option("--scale", arguments.scale, "Factor of the scores (1 / sqrt(D))")->type_name("S");
+  app.add_option("--scale", arguments.scale, "Factor of the scores (default: 1 / sqrt(D))")->type_name("S");
   for (const NumberOption& option : number_options())
     app.add_option(flag_of(option.name), arguments.numbers[option.name], std::string(option.meaning))
         ->type_name(std::string(option.letter));
-  app.add_option("--dropout", arguments.dropout, "Drop each weight with this probability; the others count 1 / (1 - P)")
+  app.add_option("--dropout", arguments.dropout,
+                 "Drop each weight with probability P; the others are multiplied by 1 / (1 - P)")
       ->type_name("P");
-  whole_number(app.add_option("--seed", arguments.seed, "Decides which weights are dropped (0)"), 0,
+  whole_number(app.add_option("--seed", arguments.seed, "Decides which weights are dropped (default: 0)"), 0,
                std::numeric_limits<std::uint64_t>::max());
   add_inside(app, arguments.inside);
-  choose_one(app.add_option("--sharding", arguments.sharding,
-                            "Which rows each process has where mpirun starts several: one run of them, or, so that all "
-                            "have as much to do with --causal, one from either end (zigzag with --causal)"),
-             "contiguous|zigzag");
-  app.add_flag("--no-mpi", arguments.no_mpi, "Compute all of it in this process, also where mpirun started it");
+  choose_one(
+      app.add_option(
+          "--sharding", arguments.sharding,
+          "Which rows each process has when mpirun starts several. contiguous: one run of rows. zigzag: one run from "
+          "either end, so that --causal gives all the same work (default: zigzag with --causal, else contiguous)"),
+      "contiguous|zigzag");
+  app.add_flag("--no-mpi", arguments.no_mpi, "Compute everything in this process, even if mpirun started it");
 }
 
 }  // namespace
@@ -147,9 +149,9 @@ void add_options(App& app, RunArguments& arguments) {
 Command add_run(App& root) {
   App* app = root.add_subcommand(
       "run",
-      "Scaled dot-product attention on files: softmax(q k^T * scale) v. Each file is .npy, .npz or .safetensors; of a "
-      "file with several tensors, FILE:NAME takes one. Where mpirun starts several of them, each computes "
-      "its rows, and holds its slice of the files.");
+      "Compute scaled dot-product attention on files: softmax(q k^T * scale) v. Each file is .npy, .npz or "
+      ".safetensors; FILE:NAME takes one tensor from a file with several. When mpirun starts several processes, each "
+      "computes its own rows and holds only its slice of the files.");
   app->examples(
       "attend run q.npy k.npy v.npy -o out.npy\n"
       "attend run qkv.npz:q qkv.npz:k qkv.npz:v --window 128,0 -o out.safetensors\n"

@@ -81,7 +81,7 @@ Loaded take_all(RanksSource source) {
 void check_for_ranks(const RunArguments& arguments) {
   check_line(arguments);
   const auto alone = [](const char* what) {
-    return UsageError(fmt::format("{}: it takes one process: leave mpirun out, or say --no-mpi", what));
+    return UsageError(fmt::format("{}: needs a single process: leave mpirun out, or say --no-mpi", what));
   };
   if (arguments.inside.summary) throw alone("--summary");
   if (!arguments.inside.weights.empty()) throw alone("--weights");

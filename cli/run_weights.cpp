@@ -55,8 +55,7 @@ std::pair<Slice, Slice> parse_part(const std::string& text) {
                     text));
   for (const Slice& slice : {*rows, *columns})
     if (slice.end && *slice.end <= slice.begin)
-      throw UsageError(
-          fmt::format("--weights: nothing is in {}, which ends where it begins or before", text_of(slice)));
+      throw UsageError(fmt::format("--weights: {} is empty: expected an end after the beginning", text_of(slice)));
   return {*rows, *columns};
 }
 
@@ -73,7 +72,7 @@ void check_slice(const Slice& slice, const char* name, const View& tensor) {
   if (!range) return;
   const std::int64_t size = tensor.size(-2);
   if (range->end > size || (range->begin > 0 && range->begin >= size))
-    throw UsageError(fmt::format("--weights: {} is no part of the {} {}", text_of(slice), size, name));
+    throw UsageError(fmt::format("--weights: {} reaches beyond the {} {}", text_of(slice), size, name));
 }
 
 // ---- The table ----
@@ -124,18 +123,21 @@ std::string statistics_of_rows_and_keys() {
 void add_inside(App& app, InsideArguments& arguments) {
   app.add_flag(
       "--summary", arguments.summary,
-      fmt::format("Write what attend::attention_summary() finds too: {} (before dropout). Without V, this alone; "
-                  "without -o, print a line for each head instead: means of entropy, of keys attended to and "
-                  "of distance, the keys of the largest mean weight (sink) and lift, and its labels",
-                  statistics_of_rows_and_keys()));
-  whole_number(app.add_option("--top", arguments.top, "How many of a row's largest weights --summary writes (8)"), 0);
+      fmt::format(
+          "Also write what attend::attention_summary() finds, before dropout: {}. Without V, write only this. Without "
+          "-o, print a line for each head instead: its mean entropy, mean number of keys attended to and mean "
+          "distance, the keys with the largest mean weight (sink) and the largest lift, and its labels",
+          statistics_of_rows_and_keys()));
+  whole_number(
+      app.add_option("--top", arguments.top, "How many of each row's largest weights --summary writes (default: 8)"),
+      0);
   app.add_option("--map", arguments.map,
-                 "Also the weights of R x C blocks, map and map_max, with --summary: at most so many as there are "
-                 "queries and keys")
+                 "With --summary: also write map and map_max, the weights in R x C blocks. R is at most the number of "
+                 "queries, C at most the number of keys")
       ->type_name("R,C");
   app.add_option("--weights", arguments.weights,
-                 "Write the exact weights of these queries and keys too, such as 0:10,90:100 or :,5: (counted from 0, "
-                 "without their ends; before dropout). Without V, these alone")
+                 "Also write the exact weights of these queries and keys, such as 0:10,90:100 or :,5: (counted from 0, "
+                 "end not included; before dropout). Without V, write only these")
       ->type_name("ROWS,COLUMNS");
 }
 

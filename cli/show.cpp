@@ -64,14 +64,14 @@ Command add_show(App& root) {
       ->type_name("FILE")
       ->required();
   app->begin_group("What to show");
-  whole_number(app->add_option("--item", arguments->what.item, "Of a batch, which text, from 0 (0)"), 0);
+  whole_number(app->add_option("--item", arguments->what.item, "Which text of a batch, from 0 (default: 0)"), 0);
   add_show_what(*app, arguments->what);
   app->begin_group("How to show it");
   file_ending(
       app->add_option("-o,--output", arguments->files,
-                      "Write to FILE instead: .html (a page that shows every head), .svg or .png (maps of all "
-                      "heads, of a layer's or one, or a strip), .npy (a layer's or a head's numbers), .csv (a line for "
-                      "each head) or .json by its ending. May be given several times"),
+                      "Write to FILE instead, in the format of its ending: .html (a page with every head), .svg or "
+                      ".png (maps of all heads, of one layer or of one head, or a strip), .npy (the numbers of a layer "
+                      "or a head), .csv (a line for each head) or .json. May be given several times"),
       {".html", ".svg", ".png", ".npy", ".csv", ".json"});
   add_page(*app, arguments->page);
   add_show_form(*app, arguments->what);

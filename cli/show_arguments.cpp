@@ -51,9 +51,10 @@ HeadPlace head_place(const ShowArguments& x) {
     throw UsageError(fmt::format("--head: expected a head such as 18.6, or with --layer a number, got '{}'", x.head));
   const bool whole = x.head.find('.') != std::string::npos;
   if (!whole && x.layer.empty())
-    throw UsageError(fmt::format("--head: say of which layer: such as 18.{}, or with --layer", x.head));
+    throw UsageError(fmt::format("--head: needs a layer: name it as in 18.{}, or with --layer", x.head));
   if (whole && !x.layer.empty())
-    throw UsageError(fmt::format("--head: {} says its layer; without --layer, or a number with it", x.head));
+    throw UsageError(fmt::format(
+        "--head: {} names its layer already; leave out --layer, or give --layer and the head's number alone", x.head));
   return *place;
 }
 
@@ -63,7 +64,7 @@ std::int64_t query_of(const Selection& selection, const std::string& given) {
   if (const auto number = parse_whole_numbers(given); number && number->size() == 1) {
     if (number->front() >= layer.queries || number->front() < -layer.queries)
       throw UsageError(
-          fmt::format("--query: layer {} has 0 to {}, got {}", layer.name, layer.queries - 1, number->front()));
+          fmt::format("--query: layer {} has queries 0 to {}, got {}", layer.name, layer.queries - 1, number->front()));
     return number->front() < 0 ? number->front() + layer.queries : number->front();
   }
   const auto& texts = selection.recording.query_tokens(*selection.layer);
@@ -73,8 +74,8 @@ std::int64_t query_of(const Selection& selection, const std::string& given) {
     return token == given || (token.starts_with(' ') && token.substr(1) == given);
   });
   if (found == tokens.end())
-    throw UsageError(fmt::format("--query: no token is '{}', expected one of the text, or a number from 0 to {}", given,
-                                 layer.queries - 1));
+    throw UsageError(fmt::format("--query: no token is '{}', expected a token of the text, or a number from 0 to {}",
+                                 given, layer.queries - 1));
   return found - tokens.begin();
 }
 
@@ -150,7 +151,7 @@ std::string ending_of(const std::string& file) {
 
 void check_show(const ShowArguments& x, const std::vector<std::string>& files) {
   const auto needs_head = [&](const char* option) {
-    if (x.head.empty()) throw UsageError(fmt::format("{}: say of which head, with --head", option));
+    if (x.head.empty()) throw UsageError(fmt::format("{}: needs a head, with --head", option));
   };
   if (!x.head.empty()) (void)head_place(x);
   if (!x.head.empty() && (!x.sort.empty() || !x.label.empty() || x.limit))
@@ -169,7 +170,7 @@ void check_show(const ShowArguments& x, const std::vector<std::string>& files) {
     if (x.csv || !x.query) one_of.push_back(option);
   }
   if (one_of.size() > 1) throw UsageError(fmt::format("{} and {} can't stand together", one_of[1], one_of[0]));
-  if (x.links && files.empty()) throw UsageError("--links: no terminal has room for lines: say -o x.svg or -o x.png");
+  if (x.links && files.empty()) throw UsageError("--links: a terminal has no room for lines: say -o x.svg or -o x.png");
   for (const std::string& file : files) {
     const std::string ending = ending_of(file);
     if (ending == ".attend" || ending == ".html") continue;  // they hold all of it
@@ -180,7 +181,7 @@ void check_show(const ShowArguments& x, const std::vector<std::string>& files) {
           "-o: {}, not into '{}'",
           x.links ? "links go into a .svg or .png file" : "a strip goes into a .svg, .png or .npy file", file));
     if (ending == ".npy" && x.layer.empty() && x.head.empty())
-      throw UsageError("-o: say of which layer numbers are, with --layer");
+      throw UsageError("-o: the numbers in a .npy file need a layer, with --layer");
   }
 }
 
@@ -188,15 +189,15 @@ Selection select(const Recording& recording, const ShowArguments& arguments) {
   Selection selection{recording, arguments.item, weighed_by(arguments.by)};
   for (const RecordedLayer& layer : recording.layers())
     if (selection.by == WeighedBy::norm && !layer.has_key_sizes)
-      throw UsageError(fmt::format("--by: layer {} is known by weight alone; record it with --by norm", layer.name));
+      throw UsageError(fmt::format("--by: layer {} was recorded by weight only; record it with --by norm", layer.name));
   const std::optional<HeadPlace> one = arguments.head.empty() ? std::nullopt : std::optional(head_place(arguments));
   if (one && !one->layer.empty()) selection.layer = layer_of_head(recording, one->layer);
   if (!arguments.layer.empty()) selection.layer = find_layer(recording, arguments.layer);
   for (const RecordedLayer& layer : recording.layers())
     if (arguments.item >= layer.batch)
-      throw UsageError(layer.batch == 1
-                           ? fmt::format("--item: there is item 0 alone, got {}", arguments.item)
-                           : fmt::format("--item: there are 0 to {}, got {}", layer.batch - 1, arguments.item));
+      throw UsageError(layer.batch == 1 ? fmt::format("--item: expected 0, the only item, got {}", arguments.item)
+                                        : fmt::format("--item: expected an item from 0 to {}, got {}", layer.batch - 1,
+                                                      arguments.item));
   if (!one) return selection;
   const RecordedLayer& layer = recording.at(*selection.layer);
   if (std::ranges::find(layer.heads, one->head) == layer.heads.end()) {
@@ -264,39 +265,43 @@ std::string shown_text(const Selection& selection, const ShowArguments& argument
 void add_show_what(App& app, ShowArguments& arguments) {
   app.add_option(
          "--layer", arguments.layer,
-         "A layer, by its name or its number from 0, the last is -1: the table of its heads, with -o their maps")
+         "One layer, by its name or its number from 0 (-1 is the last): the table of its heads, or with -o their maps")
       ->type_name("NAME|N");
   app.add_option("--head", arguments.head,
-                 "One head, such as 18.6, or with --layer its number from 0: its scores and its map")
+                 "One head, such as 18.6 (with --layer its number alone, from 0): its scores and its map")
       ->type_name("LAYER.N|N");
-  app.add_option(
-         "--query", arguments.query,
-         "With --head: the top keys of one query, and their weights: of the first token that is WORD, or by its "
-         "number from 0, the last is -1")
+  app.add_option("--query", arguments.query,
+                 "With --head: the top keys of one query, and their weights. The query is the first token that is "
+                 "WORD, or a number from 0 (-1 is the last)")
       ->type_name("N|WORD");
-  choose_one(app.add_option("--strip", arguments.strip,
-                            "With --head: the tokens, each on the colour of what it received, of its lift or of its "
-                            "entropy as a query"),
-             "received|lift|entropy");
+  choose_one(
+      app.add_option(
+          "--strip", arguments.strip,
+          "With --head: the tokens, each coloured by what it received, by its lift or by its entropy as a query"),
+      "received|lift|entropy");
   choose_one(app.add_option("--by", arguments.by,
-                            "By what heads are told: weight, or norm, weights times the size of what each key carries "
-                            "(weight)"),
+                            "What heads are measured by: weight, or norm, which multiplies each weight by the size of "
+                            "what its key carries (default: weight)"),
              "weight|norm");
-  app.add_flag("--links", arguments.links, "With --head and -o: lines from each token to those that it looks at most");
-  choose_one(app.add_option("--sort", arguments.sort, "Heads of the largest score first (layer: as they are)"),
+  app.add_flag("--links", arguments.links,
+               "With --head and -o: draw lines from each token to the tokens it looks at most");
+  choose_one(app.add_option("--sort", arguments.sort,
+                            "Sort heads by this score, the largest first (default: layer, the model's order)"),
              sort_choices());
-  choose_one(app.add_option("--label", arguments.label, "Heads with that label alone, also beside a sink"),
+  choose_one(app.add_option("--label", arguments.label,
+                            "Show only heads with this label, also those that have it besides a sink"),
              fmt::format("{}|broad|focused|other", fmt::join(HeadKinds::names(), "|")));
-  whole_number(app.add_option("--limit", arguments.limit, "At most so many heads"), 1);
+  whole_number(app.add_option("--limit", arguments.limit, "Show at most N heads"), 1);
 }
 
 void add_show_form(App& app, ShowArguments& arguments) {
   app.add_flag("--json", arguments.json, "Print one JSON object instead of the text");
-  app.add_flag("--csv", arguments.csv, "Print a line of CSV for each head instead: its labels and its scores");
-  choose_one(app.add_option("--scale", arguments.scale,
-                            "How values are spread over the colours; sqrt and log show small weights beside a large "
-                            "one (sqrt)"),
-             "linear|sqrt|log");
+  app.add_flag("--csv", arguments.csv,
+               "Print CSV instead of the text, a line for each head with its labels and scores");
+  choose_one(
+      app.add_option("--scale", arguments.scale,
+                     "How values map to colours; sqrt and log show small weights beside a large one (default: sqrt)"),
+      "linear|sqrt|log");
   add_text_form(app, arguments.form);
 }
 

@@ -67,28 +67,30 @@ void run(const SteerArguments& x) {
 }  // namespace
 
 Command add_steer(App& root) {
-  App* app = root.add_subcommand("steer",
-                                 "Find the direction in a decoder's stream that tells one kind of text from another, "
-                                 "from pairs of texts. attend model --steer, and llama.cpp's --control-vector, add it "
-                                 "while the model writes.");
+  App* app = root.add_subcommand(
+      "steer",
+      "Find the direction in a decoder's stream that tells one kind of text from another, from pairs of texts. attend "
+      "model --steer and llama.cpp's --control-vector add that direction while the model writes.");
   app->examples(
       "attend steer smollm2 pairs.tsv -o calm.gguf\n"
       "attend steer smollm2 pairs.tsv -o calm.gguf --layers 10-20 --method principal\n"
       "attend model smollm2 \"The meeting was\" --steer calm.gguf:0.8 --generate 40");
   auto arguments = std::make_shared<SteerArguments>();
-  app->add_option("MODEL", arguments->model, "A folder, a .gguf file, or a name that attend model --list says")
+  app->add_option("MODEL", arguments->model, "A folder, a .gguf file, or a name from attend model --list")
       ->type_name("FILE")
       ->required();
   app->add_option("PAIRS", arguments->pairs,
-                  "A text to be more like, a tab, and one to be less like, a pair on each line; - reads standard input")
+                  "A text file with a pair on each line: a text to be more like, a tab, and a text to be less like; - "
+                  "reads standard input")
       ->type_name("FILE")
       ->required();
   file_ending(app->add_option("-o,--output", arguments->output, "The file to write"), {".gguf"})->required();
   choose_one(app->add_option("--method", arguments->method,
-                             "Of the differences of the two texts' streams at their last tokens, the mean, or the "
-                             "first principal component (mean)"),
+                             "Take the differences between the two texts' streams at their last tokens: their mean, or "
+                             "their first principal component (default: mean)"),
              "mean|principal");
-  app->add_option("--layers", arguments->layers, "Only of these layers (all but layer 0)")->type_name("FIRST-LAST");
+  app->add_option("--layers", arguments->layers, "Only these layers (default: all but layer 0)")
+      ->type_name("FIRST-LAST");
   add_dtype(*app, arguments->load);
   return {app, [arguments] { run(*arguments); }};
 }

@@ -167,7 +167,7 @@ void run_tag(const TaskArguments& arguments) {
 void add_shared(App& app, TaskArguments& arguments, const char* file) {
   app.add_option("FILE", arguments.file, file)->type_name("FILE")->required();
   whole_number(app.add_option("--max-tokens", arguments.max_tokens,
-                              "Tokens of a text at most; longer ones are cut (as the folder says)"),
+                              "Cut texts that are longer than N tokens (default: as the folder says)"),
                1);
   add_load(app, arguments.load);
   add_text_form(app, arguments.form);
@@ -182,53 +182,58 @@ void add_model_name(App& app, TaskArguments& arguments, const char* head) {
 Command add_rank(App& root) {
   App* app = root.add_subcommand(
       "rank",
-      "Show the lines of a file that answer a query best, as a reranker (a cross-encoder, or a ColBERT) scores them.");
+      "Show the lines of a file that answer a query best, as scored by a reranker (a cross-encoder or a ColBERT).");
   app->examples(
       "attend rank ms-marco-MiniLM-L6-v2 \"who wrote Faust?\" passages.txt -k 5\n"
       "attend rank ms-marco-MiniLM-L6-v2 \"who wrote Faust?\" - --json < passages.txt");
   auto arguments = std::make_shared<TaskArguments>();
-  add_model_name(*app, *arguments, "A folder whose head has one label, or of a ColBERT; or its name in a cache");
+  add_model_name(*app, *arguments,
+                 "The folder of a ColBERT or of a model whose head has one label, or its name in a cache");
   app->add_option("QUERY", arguments->query, "The query, in quotes")->required();
-  add_shared(*app, *arguments, "A text file, a passage on each line; - for standard input");
-  whole_number(app->add_option("-k,--count", arguments->count, "How many lines (10)"), 1, 1 << 20);
+  add_shared(*app, *arguments, "A text file with a passage on each line; - reads standard input");
+  whole_number(app->add_option("-k,--count", arguments->count, "How many lines to show (default: 10)"), 1, 1 << 20);
   choose_one(app->add_option("--function", arguments->function,
-                             "What makes a score of a logit (what the folder says, else sigmoid)"),
+                             "How a logit becomes a score (default: as the folder says, else sigmoid)"),
              "sigmoid|none");
-  app->add_flag("--json", arguments->json, "Print one JSON object instead");
+  app->add_flag("--json", arguments->json, "Print one JSON object instead of the text");
   return {app, [arguments] { run_rank(*arguments); }};
 }
 
 Command add_classify(App& root) {
   App* app = root.add_subcommand(
-      "classify", "Show the class of each line of a file, or of pairs of texts. Memory does not grow with the file.");
+      "classify",
+      "Show the class of each line of a file, or of each pair of texts. Memory does not grow with the file.");
   app->examples(
       "attend classify distilbert-sst2 reviews.txt\n"
       "attend classify nli-MiniLM2 pairs.tsv --pairs --json");
   auto arguments = std::make_shared<TaskArguments>();
-  add_model_name(*app, *arguments, "A folder with a head for sequence classification, or its name in a cache");
-  add_shared(*app, *arguments, "A text file, a text on each line; - for standard input");
+  add_model_name(*app, *arguments,
+                 "The folder of a model with a head for sequence classification, or its name in a cache");
+  add_shared(*app, *arguments, "A text file with a text on each line; - reads standard input");
   app->add_flag("--pairs", arguments->pairs, "Each line has two texts, with a tab between them");
   choose_one(app->add_option("--function", arguments->function,
-                             "What makes scores of logits (as config.json's problem_type has it)"),
+                             "How logits become scores (default: as problem_type in config.json says)"),
              "none|sigmoid|softmax");
   app->add_flag("--json", arguments->json, "Print a JSON object for each line, with the scores of all labels");
   return {app, [arguments] { run_classify(*arguments); }};
 }
 
 Command add_tag(App& root) {
-  App* app = root.add_subcommand(
-      "tag",
-      "Show the spans of each line that have a label: names, places, parts of speech, as the model was trained.");
+  App* app = root.add_subcommand("tag",
+                                 "Show the spans of each line that have a label: names, places, parts of speech, or "
+                                 "what else the model was trained for.");
   app->examples(
       "attend tag bert-ner letters.txt\n"
       "attend tag bert-ner letters.txt --aggregation first --json");
   auto arguments = std::make_shared<TaskArguments>();
-  add_model_name(*app, *arguments, "A folder with a head for token classification, or its name in a cache");
-  add_shared(*app, *arguments, "A text file, a text on each line; - for standard input");
+  add_model_name(*app, *arguments,
+                 "The folder of a model with a head for token classification, or its name in a cache");
+  add_shared(*app, *arguments, "A text file with a text on each line; - reads standard input");
   choose_one(
-      app->add_option("--aggregation", arguments->aggregation,
-                      "What makes spans of tokens: neighbours of one label (simple); words by their first token, "
-                      "their surest or the mean of theirs (first, max, average); each token by itself (none)"),
+      app->add_option(
+          "--aggregation", arguments->aggregation,
+          "How tokens become spans. simple: neighbours with one label. first, max, average: whole words, by their "
+          "first token, their surest token or the mean of their tokens. none: each token by itself (default: simple)"),
       "none|simple|first|max|average");
   app->add_flag("--json", arguments->json, "Print a JSON object for each line; begin and end count bytes");
   return {app, [arguments] { run_tag(*arguments); }};

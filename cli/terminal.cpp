@@ -103,9 +103,11 @@ std::string bar(double share, int width) {
 }
 
 void add_text_form(App& app, TextForm& form) {
-  choose_one(app.add_option("--color", form.colour, "Colour in the text; auto asks the terminal and NO_COLOR (auto)"),
+  choose_one(app.add_option("--color", form.colour,
+                            "Whether the text has colour; auto: on a terminal, unless NO_COLOR is set (default: auto)"),
              "auto|always|never");
-  whole_number(app.add_option("--width", form.width, "Columns of the text (those of the terminal)"), 40, widest);
+  whole_number(app.add_option("--width", form.width, "Width of the text in columns (default: the terminal's)"), 40,
+               widest);
 }
 
 TerminalStyle style_of(const TextForm& form) {

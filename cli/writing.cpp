@@ -44,42 +44,50 @@ bool WritingArguments::any() const {
 }
 
 void add_writing(App& app, WritingArguments& x) {
-  app.begin_group("How it writes (what is not given is as the model's generation_config.json says)");
+  app.begin_group("How it writes (default: as the model's generation_config.json says)");
   app.add_option("--temperature", x.temperature,
-                 "0 takes the likeliest token, above 0 one is drawn: the higher, the more surprising (0)")
+                 "0 takes the likeliest token; above 0 a token is drawn, and a higher T gives more surprising ones "
+                 "(default: 0)")
       ->type_name("T");
-  whole_number(app.add_option("--top-k", x.top_k, "Draw from the N likeliest tokens alone; 0: from all (0)"), 0);
-  app.add_option("--top-p", x.top_p, "Draw from the fewest tokens that have probability P together (1)")
+  whole_number(
+      app.add_option("--top-k", x.top_k, "Draw only from the N likeliest tokens; 0 draws from all (default: 0)"), 0);
+  app.add_option("--top-p", x.top_p, "Draw from the fewest tokens that have probability P together (default: 1)")
       ->type_name("P");
-  app.add_option("--min-p", x.min_p, "Draw from tokens that have P times the likeliest token's probability (0)")
+  app.add_option("--min-p", x.min_p,
+                 "Draw only from tokens with at least P times the likeliest token's probability (default: 0)")
       ->type_name("P");
-  whole_number(app.add_option("--seed", x.seed, "What is drawn: the same seed, the same text (0)"), 0);
-  app.add_option("--repetition-penalty", x.repetition_penalty,
-                 "Divide the logits of the text's own tokens by X, or multiply where they are negative (1)")
+  whole_number(app.add_option("--seed", x.seed, "Seed of the draws: the same seed gives the same text (default: 0)"),
+               0);
+  app.add_option(
+         "--repetition-penalty", x.repetition_penalty,
+         "Divide the logits of tokens that are in the text already by X; negative ones are multiplied (default: 1)")
       ->type_name("X");
   whole_number(app.add_option("--no-repeat-ngram-size", x.no_repeat_ngram_size,
-                              "N tokens that follow each other never do so again; 0: they may (0)"),
+                              "Never repeat a run of N tokens; 0 allows it (default: 0)"),
                0);
-  whole_number(app.add_option("--min-new-tokens", x.min_new_tokens, "Do not end before N tokens are written (0)"), 0);
-  app.add_option("--stop", x.stop, "End before TEXT would come. May be given several times")->type_name("TEXT");
+  whole_number(
+      app.add_option("--min-new-tokens", x.min_new_tokens, "Do not end before N tokens are written (default: 0)"), 0);
+  app.add_option("--stop", x.stop, "End just before TEXT would appear. May be given several times")->type_name("TEXT");
   app.add_option("--begin-suppress-tokens", x.begin_suppress_tokens, "Never begin with these tokens")
       ->type_name("ID,ID");
   app.add_option("--sequence-bias", x.sequence_bias,
                  "Add NUMBER to the logit of the token that completes TEXT. May be given several times")
       ->type_name("TEXT=NUMBER");
-  whole_number(app.add_option("--num-beams", x.num_beams,
-                              "Keep N texts, those with the largest sums of log probabilities, and show the best (1)"),
-               1, 1024);
+  whole_number(
+      app.add_option(
+          "--num-beams", x.num_beams,
+          "Beam search: keep the N texts with the largest sums of log probabilities, and show the best (default: 1)"),
+      1, 1024);
   app.add_option("--length-penalty", x.length_penalty,
-                 "Of beams: divide that sum by the count of its tokens to the power of X (1)")
+                 "With beams: divide that sum by the number of tokens to the power of X (default: 1)")
       ->type_name("X");
   choose_one(app.add_option("--early-stopping", x.early_stopping,
-                            "Of beams: end with the first N texts that end (yes), when none that grows is better now "
-                            "(no), or when none can become better (never) (no)"),
+                            "With beams: stop once N texts have ended (yes), once no growing text is better now (no), "
+                            "or once none can become better (never) (default: no)"),
              "yes|no|never");
-  whole_number(
-      app.add_option("--forced-eos-token-id", x.forced_eos_token_id, "The token that comes last where the text is cut"),
-      0);
+  whole_number(app.add_option("--forced-eos-token-id", x.forced_eos_token_id,
+                              "The last token of a text that is cut at its limit"),
+               0);
 }
 
 GenerateOptions generate_options(const WritingArguments& x, const Tokenizer& tokenizer) {

@@ -19,10 +19,10 @@ class MpiJob final : public Ranks {
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (const int started = started_by_mpirun().ranks; size != started) {
       MPI_Finalize();
-      throw Failure(fmt::format(
-          "run: mpirun started {} of these, and each sees {}: it is another MPI's mpirun than attend-mpi was "
-          "built with, {}",
-          started, size, library()));
+      throw Failure(
+          fmt::format("run: mpirun started {} processes, but each sees {}: this mpirun belongs to another MPI than {}, "
+                      "with which attend-mpi was built",
+                      started, size, library()));
     }
     MPI_Comm machine = MPI_COMM_NULL;
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine);

@@ -318,7 +318,7 @@ test("errors say what is wrong", () => {
     [{ do: "without", kind: "word", token: 5 }, "bad_value", 'kind is "word"'],
     [{ do: "score", head: [9, 0], query: 0, key: 0 }, "bad_value", "layer is 9"],
     [{ do: "edges", corrupt: "a" }, "bad_value", "token is missing"],
-    [{ do: "edges", corrupt: "a longer one", token: 5 }, "bad_value", "the corrupt one 12, expected as many"],
+    [{ do: "edges", corrupt: "a longer one", token: 5 }, "bad_value", "the corrupt one 12, expected equal numbers"],
     [{ do: "grow", text: "a", top_p: 2 }, "bad_value", "top_p"],
     [{ do: "run", text: "a", chat: true }, "bad_file", "chat template"],
     [{ do: "recording", path: "/x.gguf" }, "bad_file", "/x.gguf"],

@@ -1,8 +1,8 @@
 """Transformer attention on a CPU: exact, fast, and explained.
 
-Arrays of NumPy, PyTorch (on the CPU) and anything else with DLPack or the buffer protocol go in without a copy, and
-results are of the same kind. attend.torch puts it in PyTorch's place, attend.transformers in Hugging Face models, and
-attend.onnx.attention is the ONNX operator.
+Arrays from NumPy, PyTorch (on the CPU) and anything else with DLPack or the buffer protocol go in without a copy, and
+results are of the same kind. attend.torch puts attend in PyTorch's place, attend.transformers puts it into Hugging Face
+models, and attend.onnx.attention is the ONNX operator.
 
 Letters in shapes: B batch, H query heads, Hkv key/value heads, Tq queries, Tk keys, D head size, Dv value head size,
 E embedding size.

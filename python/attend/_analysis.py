@@ -15,8 +15,8 @@ __all__ = ["Ablation", "Average", "Composition", "Lens", "Part", "Passages", "Pa
 
 
 class Part(NamedTuple):
-    """One part of an Attribution: kind is "head", "cross", "mlp", "neuron", "embedding", "bias" or "rounding". A head has the place
-    (key) and the text (token) of what it read; name is "23.4", "mlp 15", "mlp 15, unit 812" or the kind.
+    """One part of an Attribution. kind is "head", "cross", "mlp", "neuron", "embedding", "bias" or "rounding". For a head, key and token
+    are the position and the text of what it read. name is "23.4", "mlp 15", "mlp 15, unit 812" or the kind.
 
     >>> import attend
     >>> attend.Part("head", 23, 4, 3, 2.5, "23.4", " France")
@@ -61,7 +61,7 @@ class _Found:
         return table(self)
 
     def _repr_html_(self) -> str | None:
-        """The picture, which a notebook shows; None where there is none, as of heads that were taken out together."""
+        """The picture, which a notebook shows; None where there is none, as for heads that were taken out together."""
         try:
             return self.picture()._repr_svg_()
         except ValueError:
@@ -80,7 +80,7 @@ class Lens(
     to_json="`lens` of `attend model --json` (docs/json.md).",
     to_pandas="A pandas.DataFrame, a row for each token: layer, position, place, id, token, log_probability; ImportError without pandas.",
 ):
-    """What the stream before each layer, and at last after all, would answer (Model.lens()).
+    """What the stream would answer before each layer, and after the last one (Model.lens()).
 
     >>> import attend
     >>> found = attend.Model.load("tiny").lens([1, 2, 3], top=4)
@@ -91,9 +91,9 @@ class Lens(
     _look = _core._LensLook
 
     def picture(self, most=32, title=None):
-        """The likeliest token of each layer at each position, on the colour of its probability, as an attend.Picture.
+        """The likeliest token of each layer at each position, coloured by its probability: an attend.Picture.
 
-        Of more than `most` positions the last ones; the title says which.
+        It shows the last `most` positions, and the title says which.
         """
         return self._look.picture(self, most, title)
 
@@ -112,7 +112,7 @@ class Ablation(
     to_pandas="A pandas.DataFrame, a row for each head: layer, head, name and what changed; of heads that were taken out together one\n"
               "row, whose name has all of theirs. ImportError without pandas.",
 ):
-    """What changes where heads are taken out (Model.ablate()): arrays [L,H], or numbers; None for what the model does not have.
+    """What changes when heads are taken out (Model.ablate()): arrays [L,H], or numbers. None for what the model does not have.
 
     >>> import attend
     >>> model = attend.Model.load("tiny")
@@ -127,7 +127,7 @@ class Ablation(
     def picture(self, change=None, title=None):
         """What changes without each head, [L,H], as an attend.Picture.
 
-        change: "log_probability" (of decoders, where None is given), "logit", "kl", or "cosine_distance" (of encoders).
+        change: "log_probability" (the default for decoders), "logit", "kl", or "cosine_distance" (the default for encoders).
         """
         return self._look.picture(self, change, title)
 
@@ -156,7 +156,7 @@ class Patching(
     _look = _core._PatchingLook
 
     def picture(self, title=None):
-        """The heads [L,H], or the stream at each token [L+1,T], on the colour of what they bring back, as an attend.Picture."""
+        """The heads [L,H], or the stream at each token [L+1,T], coloured by what they bring back: an attend.Picture."""
         return self._look.picture(self, title)
 
 
@@ -176,9 +176,10 @@ class Saliency(
     to_pandas="A pandas.DataFrame, a row for each token: text (of an encoder-decoder encoder or decoder), position, token, value.\n"
               "ImportError without pandas.",
 ):
-    """Which tokens a number came from (Model.saliency()): tokens [N], of an encoder-decoder's decoder and encoder [M], else None.
+    """Which tokens a number came from (Model.saliency()): tokens [N], and in an encoder-decoder encoder [M], else None.
 
-    tokens + encoder + missing = value - baseline_value: what the path's `steps` points miss is missing.
+    In an encoder-decoder, tokens are the decoder's. tokens + encoder + missing = value - baseline_value, where missing is what the
+    path's `steps` points miss.
 
     >>> import attend
     >>> found = attend.Model.load("tiny").saliency([1, 2, 3], token=7, against=8)
@@ -189,11 +190,11 @@ class Saliency(
     _look = _core._SaliencyLook
 
     def picture(self, title=None):
-        """The tokens on the colour of what each did to the number, as an attend.Picture. The caption says what is missed."""
+        """The tokens, each coloured by what it did to the number: an attend.Picture. The caption says what is missed."""
         return self._look.picture(self, title)
 
     def words(self, encoder: bool = False) -> list[tuple[str, float]]:
-        """What the tokens of each word did together, (word, value), in the text's order; with encoder, of the encoder's text."""
+        """What the tokens of each word did together, as (word, value), in the text's order; with encoder, for the encoder's text."""
         return _core._saliency_words(self, encoder)
 
 
@@ -214,8 +215,8 @@ class Passages(
 ):
     """Which passages of a text made the answer (Model.passages()): estimated [S] for all, measured [k] for those that were hidden.
 
-    A passage gave the number less what it is where no later row sees the passage. hidden has the passages that were, the largest
-    estimates first; spans are in tokens.
+    What a passage gave is the number less what the number is when no later row sees the passage. hidden has the passages that were
+    hidden, the largest estimates first. spans are in tokens.
 
     >>> import attend
     >>> found = attend.Model.load("tiny").passages([1, 2, 3, 4, 5], {"first": (0, 2), "second": (2, 4)}, token=7, hide=1)
@@ -226,7 +227,7 @@ class Passages(
     _look = _core._PassagesLook
 
     def picture(self, title=None):
-        """A row for each passage, [S,2]: what it gave by the estimate, and what was measured, as an attend.Picture."""
+        """A row for each passage, [S,2], with what it gave by the estimate and by the measurement: an attend.Picture."""
         return self._look.picture(self, title)
 
 
@@ -249,7 +250,8 @@ class Variants(
 ):
     """Whether a head does in other texts what it does in one (Model.vary()): weights of each text [L,H,N], and held [L,H].
 
-    held says in how many texts the head gives target more than other, or without these most to the word of the first text.
+    held counts the texts where the head gives target more than other; without these, where the word that gets most is that of the
+    first text.
 
     >>> import attend, numpy
     >>> found = attend.Variants(["a b", "b a"], [[5, 6], [6, 5]], [[("a", (0, 1)), ("b", (1, 2))], [("b", (0, 1)), ("a", (1, 2))]],
@@ -261,16 +263,16 @@ class Variants(
     _look = _core._VariantsLook
 
     def picture(self, head=None, title=None):
-        """The texts on the colours of what the query gives in a head, "3.1" or (3, 1); None: of all heads held. An attend.Picture."""
+        """The texts, coloured by what the query gives in a head, "3.1" or (3, 1); None: held, for all heads. An attend.Picture."""
         return self._look.picture(self, None if head is None else _head_name(head), title)
 
     def baselines(self) -> dict[str, int]:
-        """What would hold as often without looking: where the word that stands "first" or "nearest" is taken, in how many texts it is
-        target; and by "chance" the best of all heads, if each guessed (the median). Of texts with target and other; else 0."""
+        """How often the claim would hold without looking. "first" and "nearest" count the texts where target is the first or the nearest
+        of the two words. "chance" is the count of the best of all heads, if each guessed (the median). 0 without target and other."""
         return _core._variant_baselines(self)
 
     def looks_at(self, head) -> list[tuple[str, float] | None]:
-        """Of each text the word that the query gives most to in this head, "3.1" or (3, 1), and how much; None where that is nothing."""
+        """For each text, the word that the query gives most to in this head, "3.1" or (3, 1), and how much; None if it gives nothing."""
         return _core._variant_words(self, _head_name(head))
 
 
@@ -285,8 +287,8 @@ def _head_name(head):
 
 
 class Composition(NamedTuple):
-    """How much heads read of what earlier heads write, by their weights alone (Model.composition()): q, k and v [L,H,L,H], a later
-    head's first.
+    """How much heads read of what earlier heads write, by their weights alone (Model.composition()): q, k and v [L,H,L,H]. The later
+    head comes first.
 
     >>> import attend
     >>> found = attend.Model.load("tiny").composition()
@@ -299,7 +301,7 @@ class Composition(NamedTuple):
     v: numpy.ndarray  # by its values
 
     def top(self, by: str = "k", n: int = 10) -> list[tuple[str, str, float]]:
-        """The n largest of "q", "k" or "v", falling: (the head that reads, the one that it reads, value), such as ("17.3", "16.0", 0.2)."""
+        """The n largest of "q", "k" or "v", largest first: (the reading head, the head that it reads, value), as ("17.3", "16.0", 0.2)."""
         if by not in self._fields:
             raise ValueError(f"Composition.top: by is {by!r}, expected 'q', 'k' or 'v'")
         values = getattr(self, by)
@@ -310,11 +312,11 @@ class Composition(NamedTuple):
 
 
 class ScoreSplit(NamedTuple):
-    """Why a head gives a key its score (Model.explain_score()): pairs [A,B], of each part of the query's row with each of the key's.
+    """Why a head gives a key its score (Model.explain_score()): pairs [A,B] of each part of the query's row and each part of the key's.
 
-    parts names the query's: "embedding", a head ("16.0"), "mlp 3", "bias". key_parts names the key's: the same ones, but in a
-    cross-attention; none where the key was not split, and pairs are [A,1]. pairs.sum() + bias + rest is score; bias is the score's
-    own, as T5's by distance, and rest is what rounding leaves.
+    parts names the query's parts: "embedding", a head ("16.0"), "mlp 3", "bias". key_parts names the key's, which are the same ones
+    except in a cross-attention. If the key was not split, key_parts is empty and pairs are [A,1]. pairs.sum() + bias + rest is score.
+    bias is what the score itself adds, such as T5's bias by distance, and rest is what rounding leaves.
 
     >>> import attend
     >>> found = attend.Model.load("tiny").explain_score([1, 2, 3, 4], "1.0", query=-1, key=1)
@@ -332,7 +334,7 @@ class ScoreSplit(NamedTuple):
     key_parts: list[str]  # [B]
 
     def top(self, of: str = "pairs", n: int = 10) -> list[tuple]:
-        """The n largest magnitudes, falling: (part, value) of the "query"'s or the "key"'s side, or (query's, key's, value) of "pairs"."""
+        """The n largest magnitudes, largest first: (part, value) for "query" or "key", or (query's part, key's part, value) for "pairs"."""
         if of not in ("query", "key", "pairs"):
             raise ValueError(f"ScoreSplit.top: of is {of!r}, expected 'query', 'key' or 'pairs'")
         values = {"query": self.pairs.sum(1), "key": self.pairs.sum(0), "pairs": self.pairs}[of]
@@ -343,9 +345,9 @@ class ScoreSplit(NamedTuple):
 
 
 class ValueSplit(NamedTuple):
-    """What a head reads at a key, along a direction (Model.explain_value()): values [A], of each part of the key's row.
+    """What a head reads at a key along a direction (Model.explain_value()): values [A], one for each part of the key's row.
 
-    parts names them, as those of ScoreSplit. values.sum() + rest is value; rest is what rounding leaves.
+    parts names them, as in ScoreSplit. values.sum() + rest is value; rest is what rounding leaves.
 
     >>> import attend
     >>> found = attend.Model.load("tiny").explain_value([1, 2, 3, 4], "1.0", key=1, token=7)
@@ -359,13 +361,13 @@ class ValueSplit(NamedTuple):
     value: float
 
     def top(self, n: int = 10) -> list[tuple[str, float]]:
-        """The n largest magnitudes, falling: (part, value)."""
+        """The n largest magnitudes, largest first: (part, value)."""
         order = numpy.argsort(-abs(self.values), kind="stable")[: max(0, operator.index(n))]
         return [(self.parts[place], float(self.values[place])) for place in order]
 
 
 class Average(NamedTuple):
-    """A mean over texts and the standard error of each of its numbers: Results.average() gives it. Both look like one text's result.
+    """A mean over texts, and the standard error of each of its numbers (Results.average()). Both look like one text's result.
 
     >>> import attend
     >>> mean, error, texts = attend.Average(0.5, 0.25, 3)
@@ -382,7 +384,7 @@ Found = TypeVar("Found")
 
 
 class Results(list[Found]):
-    """What a Model's attribute(), lens(), ablate(), patch() or gradient() found of several texts: a list with one result for each.
+    """What a Model's attribute(), lens(), ablate(), patch() or gradient() found in several texts: a list with a result for each.
 
     >>> import attend
     >>> found = attend.Model.load("tiny").ablate([[1, 2, 3], [4, 5, 6, 7]], token=7)
@@ -394,12 +396,12 @@ class Results(list[Found]):
     """
 
     def average(self, spans: Any = None) -> Average:
-        """The mean over the texts with its standard error, the standard deviation between texts (n - 1) over the root of their number.
+        """The mean over the texts with its standard error: the standard deviation between texts (n - 1) over the root of their number.
 
-        Of Attribution, heads are sums over all tokens, [L,H,1], or with spans, {"subject": (3, 5), "verb": 6} of all texts or a list
-        with one for each, over the tokens of each span, [L,H,spans]. Of Patching, recovered is the mean of its numerators over the
-        mean of its denominators, so that a pair whose answers hardly differ weighs little. ValueError for Lens, whose tokens differ,
-        and for results of other shapes.
+        For Attribution, heads are sums over all tokens, [L,H,1]. With spans, such as {"subject": (3, 5), "verb": 6} for all texts or a
+        list with one for each, they are sums over the tokens of each span, [L,H,spans]. For Patching, recovered is the mean of its
+        numerators over the mean of its denominators, so a pair whose answers hardly differ weighs little. Raises ValueError for
+        Lens, whose tokens differ, and for results of different shapes.
         """
         averages = {
             _core.Attribution: lambda: _core._average_attributions(self, spans),
@@ -412,7 +414,7 @@ class Results(list[Found]):
             raise ValueError(f"Results.average: expected all Attribution, Ablation or Patching, got {names}")
         (kind,) = kinds
         if spans is not None and kind is not _core.Attribution:
-            raise ValueError(f"Results.average: spans are of Attribution, got {kind.__name__}")
+            raise ValueError(f"Results.average: spans are for Attribution only, got {kind.__name__}")
         return Average(*averages[kind]())
 
 

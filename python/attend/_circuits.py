@@ -26,7 +26,7 @@ def _html(caption, columns, rows):
 
 
 class TracedPart(NamedTuple):
-    """A part of a row: its number, its share of the magnitudes of its side, and the answer's number without it; None: it can't be 0.
+    """A part of a row: its number, its share of its side's magnitudes, and the answer's number without it (None if it can't be set to 0).
 
     >>> import attend
     >>> attend.TracedPart("mlp 0", 1.5, 0.25, 6.5).without
@@ -42,8 +42,8 @@ class TracedPart(NamedTuple):
 class TracedHead(NamedTuple):
     """A head of an AnswerTrace: what it wrote into the answer by reading the token at key, why it looked there, and what it read.
 
-    score is q . k above the mean of what the query sees; query_parts and key_parts are what of the two rows made it. value is what it
-    reads there for all of its weight; read_parts are what of the key's row made that.
+    score is q . k above the mean of what the query sees; query_parts and key_parts are the parts of the two rows that made it. value is
+    what it reads there with all of its weight; read_parts are the parts of the key's row that made it.
 
     >>> import attend
     >>> head = attend.Model.load("tiny").trace([1, 2, 3], token=7).heads[0]
@@ -90,7 +90,7 @@ class AnswerTrace(NamedTuple):
         return _html(f"Where token {self.token}{other} comes from: {self.logit:+.3f}", ["head", "key", "side", *TracedPart._fields], order)
 
     def to_pandas(self):
-        """A pandas.DataFrame, a row for each part: head, key, side ("query", "key", "read"), part, value, share, without.
+        """A pandas.DataFrame with a row for each part: head, key, side ("query", "key", "read"), part, value, share, without.
 
         ImportError without pandas.
         """
@@ -101,9 +101,9 @@ class AnswerTrace(NamedTuple):
 class Edges(NamedTuple):
     """How much of the difference between two answers goes along each edge of a model (Model.edges()): scores [S,R], estimated.
 
-    sources write into the stream: "embedding", "3.2", "mlp 3"; receivers read it: "4.1 q", "4.0 k", "4.0 v", "mlp 4", "output". A
-    score is 0 where there is no edge, and a mean over the pairs: (clean_ids, corrupt_ids, token, against, position) each. clean and
-    corrupt are the differences of the two tokens' logits, means too.
+    sources write into the stream: "embedding", "3.2", "mlp 3". receivers read it: "4.1 q", "4.0 k", "4.0 v", "mlp 4", "output". A score
+    is 0 where there is no edge. It is a mean over pairs, which are (clean_ids, corrupt_ids, token, against, position) each. clean and
+    corrupt are the differences between the two tokens' logits, and means too.
 
     >>> import attend
     >>> found = attend.Model.load("tiny").edges([1, 2, 3], [1, 4, 3], token=7, against=8)
@@ -121,7 +121,7 @@ class Edges(NamedTuple):
     pairs: list[tuple[list[int], list[int], int, int, int]]
 
     def top(self, n: int = 10) -> list[tuple[str, str, float]]:
-        """The n largest magnitudes, falling: (source, receiver, score)."""
+        """The n largest magnitudes, largest first: (source, receiver, score)."""
         order = numpy.argsort(-abs(self.scores), axis=None, kind="stable")[: max(0, operator.index(n))]
         places = zip(*numpy.unravel_index(order, self.scores.shape))
         return [(self.sources[s], self.receivers[r], float(self.scores[s, r])) for s, r in places]
@@ -131,15 +131,15 @@ class Edges(NamedTuple):
         return _html(caption, ["source", "receiver", "score"], self.top(12))
 
     def to_pandas(self):
-        """A pandas.DataFrame, a row for each edge whose score is not 0: source, receiver, score. ImportError without pandas."""
+        """A pandas.DataFrame with a row for each edge whose score is not 0: source, receiver, score. ImportError without pandas."""
         return _frame(self.top(numpy.count_nonzero(self.scores)))
 
 
 class Circuit(NamedTuple):
     """Edges that an answer needs, and how much of it they keep (Model.circuit()): edges (source, receiver, score), strongest first.
 
-    faithfulness is (value - corrupt) / (clean - corrupt) of the differences of the two tokens' logits, means over the pairs. tried:
-    where a faithfulness was asked for, how many edges were tried and what they keep.
+    faithfulness is (value - corrupt) / (clean - corrupt) of the differences between the two tokens' logits, as means over the pairs.
+    If a faithfulness was asked for, tried has how many edges were tried and what they keep.
 
     >>> import attend
     >>> model = attend.Model.load("tiny")
@@ -158,22 +158,22 @@ class Circuit(NamedTuple):
     group: int = 1  # so many heads share keys and values
 
     def to_pandas(self):
-        """A pandas.DataFrame, a row for each edge: source, receiver, score. ImportError without pandas."""
+        """A pandas.DataFrame with a row for each edge: source, receiver, score. ImportError without pandas."""
         return _frame(self.edges)
 
     def picture(self, most: int = 40, title: str | None = None):
-        """The strongest `most` edges that lead to the output, layers upwards, as an attend.Picture; the caption says what all keep.
+        """The `most` strongest edges that lead to the output, layers going up: an attend.Picture. The caption says what all edges keep.
 
         ValueError for a circuit without edges.
         """
         return _core._circuit_picture(self.edges, self.faithfulness, self.group, most, title)
 
     def _repr_html_(self) -> str | None:
-        """The picture, which a notebook shows; None of a circuit without edges."""
+        """The picture, which a notebook shows; None for a circuit without edges."""
         return self.picture()._repr_svg_() if self.edges else None
 
     def to_networkx(self):
-        """A networkx.DiGraph: an edge from source to receiver with its score, and from what a head reads by to the head, without one.
+        """A networkx.DiGraph. Edges from source to receiver have a score; those from a head's queries, keys and values to it have none.
 
         ImportError without networkx.
         """

@@ -12,9 +12,9 @@ __all__ = ["Features"]
 class Features(NamedTuple):
     """The features of a pass of N rows, float32 (Model.features()).
 
-    activations [N,size]; reconstruction [N,out_size], what they decode to; error, what stands at the place less reconstruction, so
-    that the two together are the place within the rounding of one addition; scales [N], by what normalize_activations multiplies
-    what a row's features decode to, else 1.
+    activations is [N,size]. reconstruction [N,out_size] is what they decode to. error is what stands at the place less reconstruction,
+    so the two together are the place, within the rounding of one addition. scales [N] is what normalize_activations multiplies a row's
+    decoded features by, else 1.
 
     >>> import attend
     >>> found = attend.Model.load("tiny").features([1, 2, 3, 4], attend.SparseAutoencoder.load("autoencoder"))
@@ -30,5 +30,5 @@ class Features(NamedTuple):
     scales: numpy.ndarray
 
     def top(self, position: int = -1, n: int = 10) -> list[tuple[int, float]]:
-        """The n largest of a row, falling, as (feature, value); those that are 0 are none."""
+        """The n largest of a row, largest first, as (feature, value), without those that are 0."""
         return _core._strongest_features(self.activations, position, n)

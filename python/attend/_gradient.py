@@ -9,11 +9,11 @@ __all__ = ["Gradient"]
 
 
 class Gradient(Mapping[Any, numpy.ndarray]):
-    """The gradient of a number of a pass by what stands at its places, float32: Model.gradient() gives it.
+    """The gradient of a number by what stands at places of the pass, float32 (Model.gradient()).
 
-    It maps each place, named as `at` named it, to an array: g["z", 3] is [N,H*Dv], g["residual"] of all layers [L+1,N,E]. Of several
-    numbers at once, which `of` asks for by arrays [K,N,...], each begins with an axis of K. value is the number itself, of several an
-    array [K]; token and position say which logit it was.
+    It maps each place, named as in `at`, to an array: g["z", 3] is [N,H*Dv], and g["residual"] has all layers [L+1,N,E]. If `of` asks
+    for several numbers at once, by arrays [K,N,...], each array begins with an axis of K. value is the number itself, or an array
+    [K]. token and position say which logit it was.
 
     >>> import attend
     >>> g = attend.Model.load("tiny").gradient([1, 2, 3], token=4, at=["embeddings", ("z", 0), "residual"])

@@ -44,21 +44,21 @@ class Heads(numpy.ndarray):
     """A structured array with a line for each head, which prints as a table. Its excess is in the labels there."""
 
     def largest(self, score, count=None) -> "Heads":
-        """The heads with the largest values of a field such as "induction", falling; those where it is unknown come last.
+        """The heads with the largest values of a field such as "induction", largest first; those where it is unknown come last.
 
-        ValueError where it is known of no head.
+        ValueError where it is known for no head.
         """
         self._check_known(score)
         values = self[score].astype(numpy.float64)
         return self[numpy.argsort(-numpy.where(numpy.isnan(values), -numpy.inf, values), kind="stable")[:count]]
 
     def sort(self, axis=-1, kind=None, order=None, **keywords):
-        """numpy.ndarray.sort(); ValueError for a score that is known of no head, whose order would be any."""
+        """numpy.ndarray.sort(); ValueError for a score that is known for no head, whose order would be arbitrary."""
         self._check_known(order)
         super().sort(axis=axis, kind=kind, order=order, **keywords)
 
     def argsort(self, axis=-1, kind=None, order=None, **keywords):
-        """numpy.ndarray.argsort(); ValueError for a score that is known of no head, whose order would be any."""
+        """numpy.ndarray.argsort(); ValueError for a score that is known for no head, whose order would be arbitrary."""
         self._check_known(order)
         return super().argsort(axis=axis, kind=kind, order=order, **keywords)
 
@@ -68,7 +68,7 @@ class Heads(numpy.ndarray):
             if name not in (self.dtype.names or ()):
                 raise ValueError(f"heads: no field {name!r}, expected one of {', '.join(self.dtype.names or ())}")
             if len(self) and self.dtype[name] == numpy.float64 and numpy.isnan(self[name]).all():
-                raise ValueError(f"heads: {name} is not known of any of these heads: {_why_unknown(name)}")
+                raise ValueError(f"heads: {name} is not known for any of these heads: {_why_unknown(name)}")
 
     def __str__(self):
         if self.dtype != _HEADS or self.ndim != 1:
@@ -107,8 +107,8 @@ def _text(value):
 class RecordedLayer:
     """One layer's attention, recording["decoder.3.cross"] or recording[7]: its numbers, weights and pictures.
 
-    H are the heads that were recorded, `heads` their numbers in the model; methods take such a number or a name, "18.6", and
-    item, which is the item of the batch. Below 0, heads, queries and items count from the end.
+    H are the heads that were recorded, and `heads` are their numbers in the model. Methods take such a number or a name, "18.6", and
+    item, the item of the batch. Below 0, heads, queries and items count from the end.
     """
 
     def __init__(self, recording, number):
@@ -171,27 +171,27 @@ class RecordedLayer:
         return self._says["has_key_sizes"]
 
     def top(self, head, query, item=0) -> list:
-        """The largest weights of a query: a list of (key, weight, token), falling; token is None where it is unknown."""
+        """The largest weights of a query, largest first: a list of (key, weight, token). token is None where it is unknown."""
         at, query, item = self._at(head), self._number_of("query", query, self.queries), self._item(item)
         tokens = self._raw.key_tokens(self._number)
         pairs = zip(self.top_keys[item, at, query].tolist(), self.top_weights[item, at, query].tolist())
         return [TopKey(key, weight, tokens[item][key] if tokens else None) for key, weight in pairs if key >= 0]
 
     def weights(self, head, queries=None, keys=None, item=0, by="weight"):
-        """Exact weights of a head, [queries,keys] as a NumPy array; queries and keys are (begin, end), None all of them.
+        """Exact weights of a head, [queries,keys] as a NumPy array. queries and keys are (begin, end); None: all.
 
-        They are made from q and k, which must have been kept: record(keep="qk"). by="norm": each times its key's size, what
-        is carried, where record(key_sizes=True) was said. ValueError otherwise.
+        They are made from q and k, which must have been kept with record(keep="qk"). by="norm" multiplies each weight by its
+        key's size, which gives what is carried; it needs record(key_sizes=True). ValueError otherwise.
         """
         return self._raw.weights(self._number, self._item(item), self.heads[self._at(head)], queries, keys, by)
 
     def steps(self, head, item=0, queries=None, keys=None, values=None) -> HeadSteps:
         """What makes a head's weights, as NumPy arrays by the names of docs/json.md's trace.
 
-        queries and keys [T,D]; scores q k^T and scaled_scores; logits, what the softmax sees: after softcap, biases and
-        masks, -inf where a pair is hidden; weights, exp(logits - lse), those of weights(); lse and entropy of the rows.
-        context is the weights times values, where values [Tk,Dv] of the head's keys are given, else None. The arguments queries
-        and keys are (begin, end), None all of them. ValueError where q and k were not kept.
+        queries and keys are [T,D]. scores are q k^T, followed by scaled_scores. logits are what the softmax sees, after softcap,
+        biases and masks, and -inf where a pair is hidden. weights are exp(logits - lse), the same as weights() gives. lse and
+        entropy have a number for each row. context is the weights times values, if values [Tk,Dv] of the head's keys are given,
+        else None. The arguments queries and keys are (begin, end); None: all. ValueError where q and k were not kept.
 
         >>> import attend
         >>> layer = attend.Model.load("tiny").record("the cat sat", keep="qk")["0.self"]
@@ -203,9 +203,9 @@ class RecordedLayer:
         return HeadSteps(**found)
 
     def picture(self, head, queries=None, keys=None, item=0, scale="sqrt", title=None, by="weight"):
-        """The head's map as an attend.Picture; with queries or keys, (begin, end), the exact weights of that part.
+        """The head's map as an attend.Picture. With queries or keys, each (begin, end), it shows the exact weights of that part.
 
-        by="norm": what is carried, as shares of what a query takes in the mean.
+        by="norm" shows what is carried, as shares of what a query takes in the mean.
         """
         return _head_picture(*self._place(head), queries, keys, self._item(item), by, scale, title)
 
@@ -260,11 +260,11 @@ for _name, _doc in _ARRAYS.items():
 
 
 class Recording:
-    """What every head of a model attended to: made by attend.transformers.record(), `attend explain`, or read from a file.
+    """What every head of a model attended to. Model.record(), attend.transformers.record() or `attend explain` makes it, load() reads it.
 
-    recording.layers are the layers' names; recording["decoder.3.cross"] or recording[7] is one (RecordedLayer).
-    Numbers are of a query head, and before dropout; docs/inside.md defines them. A recording that was loaded reads its
-    numbers when they are asked for; a file that has changed meanwhile is an OSError.
+    recording.layers are the layers' names; recording["decoder.3.cross"] or recording[7] is one (RecordedLayer). Numbers are
+    those of a query head, before dropout; docs/inside.md defines them. A loaded recording reads its numbers from the file
+    when they are asked for, and raises OSError if the file has changed meanwhile.
     """
 
     def __init__(self, raw=None):
@@ -276,12 +276,12 @@ class Recording:
 
     @classmethod
     def load(cls, path) -> "Recording":
-        """The recording in a file that save() wrote; OSError for what is no whole recording."""
+        """The recording in a file that save() wrote; OSError for a file that is not a complete recording."""
         return cls(_Recording.load(path))
 
     def save(self, path) -> None:
-        """A page that shows every head where the path ends in .html (show() has more to say of it); else one .safetensors
-        file, by custom named *.attend, replaced in one step.
+        """Write the recording to a .safetensors file, by custom named *.attend; or, if the path ends in .html, a page that shows
+        every head (see show()). The file is replaced in one step.
 
         >>> import attend
         >>> recording = attend.Model.load("tiny").record("the cat sat", keep="qk")
@@ -299,9 +299,10 @@ class Recording:
     def show(self, head=None, item=0, budget=64_000_000, strict=False):
         """A page that shows every head: an attend.Page, which a notebook shows in a frame, and which has save().
 
-        head: "18.6", the one that is shown first. Past `budget`, in bytes of the page, it leaves out queries and keys of the
-        layers with the broadest heads, whose weights are then of blocks and not exact (Page.left_out); strict: ValueError in
-        place of that.
+        head: the one that is shown first, such as "18.6".
+        budget: bytes that the page may take. Beyond it, the page leaves out queries and keys of the layers with the broadest
+        heads (Page.left_out); their weights are then shown in blocks and not exactly.
+        strict: raise ValueError instead of leaving out.
 
         >>> import attend
         >>> recording = attend.Model.load("tiny").record("the cat sat", keep="qk")
@@ -373,8 +374,8 @@ class Recording:
     def tokens(self) -> list:
         """The tokens of each item of the batch, tokens[item], as text; empty where they are unknown.
 
-        To be set at any time: to a tokenizer, which then names the ids that the model was given (an encoder-decoder's
-        decoder's too), to a list of words, or for a batch to a list of such lists.
+        It may be set at any time: to a tokenizer, which then names the ids that the model was given (in an encoder-decoder, the
+        decoder's too); to a list of words; or for a batch to a list of such lists.
         """
         return self._made().tokens
 
@@ -402,9 +403,9 @@ class Recording:
 
     def heads(self, item=0, by="weight") -> Heads:
         """head_scores() of every head, as a structured NumPy array with the fields layer, head, name ("18.6"), labels, sink, sink_key,
-        self, previous, duplicate, induction, local, entropy, effective_keys and distance, and as sink_excess to local_excess what
-        is beyond uniform attention; what is not known is NaN, and its labels are "unknown". by="norm": of what is carried
-        rather than of weights, where record(key_sizes=True) was said.
+        self, previous, duplicate, induction, local, entropy, effective_keys and distance. The fields sink_excess to local_excess
+        have what is beyond uniform attention. What is not known is NaN, and its labels are "unknown". by="norm" measures what is
+        carried instead of weights; it needs record(key_sizes=True).
 
         It prints as a table, has largest("induction", 5) and to_pandas(), and sorts: numpy.sort(heads, order="sink").
         """
@@ -413,8 +414,8 @@ class Recording:
     def telling_heads(self, count=8, item=0, by="weight") -> list:
         """The heads with the strongest links between words, as `attend model` tells them: (name, labels, links) each.
 
-        A link is (query, key, weight, query_token, key_token), the strongest first: where a word looks most, of the words that
-        are 2 or more apart. Without tokens there are none.
+        A link is (query, key, weight, query_token, key_token): where a word looks most, among words that are 2 or more apart. The
+        strongest comes first. Without tokens there are none.
         """
         return self._telling(self._item(item), None, None, _whole("Recording.telling_heads: count", count), by)
 
@@ -438,7 +439,7 @@ class Recording:
         return heads
 
     def picture(self, item=0, layers=None, scale="sqrt", title=None, by="weight"):
-        """All maps at a glance, layers x heads, as an attend.Picture; layers: which, by name or number."""
+        """All maps at a glance, layers x heads, as an attend.Picture. layers: which to show, by name or number."""
         try:
             shown = [self[layer] for layer in (range(len(self)) if layers is None else _listed("Recording.picture: layers", layers))]
         except LookupError as error:

@@ -6,7 +6,7 @@ import numpy
 
 
 class Classification(NamedTuple):
-    """Scores of texts: logits and scores [N,labels] float32, the model's labels, and which function made scores of logits.
+    """Scores of texts: logits and scores [N,labels] float32, the model's labels, and the function that made scores from logits.
 
     >>> import attend, numpy
     >>> found = attend.Classification(("bad", "good"), numpy.zeros((1, 2)), numpy.array([[0.25, 0.75]]), "softmax", 0)
@@ -23,11 +23,11 @@ class Classification(NamedTuple):
     cut: int
 
     def best(self) -> list[tuple[str, float]]:
-        """For each text its label of the highest score, and that score."""
+        """For each text, the label with the highest score, and that score."""
         return [row[0] for row in self.top(1)]
 
     def top(self, count: int) -> list[list[tuple[str, float]]]:
-        """For each text the `count` labels of the highest scores, falling."""
+        """For each text, the `count` labels with the highest scores, highest first."""
         order = numpy.argsort(-self.scores, axis=1, kind="stable")[:, :count]
         return [[(self.labels[label], float(row[label])) for label in labels] for labels, row in zip(order, self.scores, strict=True)]
 
@@ -62,7 +62,7 @@ class Tag(NamedTuple):
 
 
 class Tagged(NamedTuple):
-    """A text's tags, and what they were made of: its Encoding, and scores [tokens,labels] float32, softmax of each token.
+    """A text's tags, and what they were made from: its Encoding, and scores [tokens,labels] float32, each token's softmax.
 
     >>> import attend
     >>> attend.Tagged._fields

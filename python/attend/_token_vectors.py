@@ -10,8 +10,8 @@ from . import _core
 class TokenVectors(NamedTuple):
     """A text's tokens that have a vector (Model.embed_tokens()): vectors [N,V] float32, of length 1, and what each stands for.
 
-    offsets: text[start:end] of each, in characters; (0, 0) for what stands for none of it: markers, [CLS], [MASK]. cut: whether the
-    text was longer.
+    offsets: text[start:end] for each token, in characters; (0, 0) for those that stand for no text: markers, [CLS], [MASK]. cut:
+    whether the text was longer and was cut.
 
     >>> import attend, numpy
     >>> query = attend.TokenVectors(numpy.eye(2, 4, dtype=numpy.float32), numpy.array([7, 8]), ("red", "cat"), ((0, 3), (4, 7)), False)
@@ -27,16 +27,16 @@ class TokenVectors(NamedTuple):
     cut: bool
 
     def match(self, passage: "TokenVectors") -> "TokenMatch":
-        """Which tokens of the passage those of this query match, and how well it answers: MaxSim."""
+        """Which passage tokens this query's tokens match, and how well the passage answers: MaxSim."""
         if not isinstance(passage, TokenVectors):
             raise TypeError(f"TokenVectors.match: passage: expected an attend.TokenVectors, got {type(passage).__name__}")
         return TokenMatch(*_core.max_sim(self.vectors, passage.vectors), self.tokens, passage.tokens)
 
 
 class TokenMatch(NamedTuple):
-    """How well a passage answers a query by the vectors of their tokens: the sum, over the query's, of the largest product.
+    """How well a passage answers a query, by their token vectors: the sum of each query token's largest product with a passage token.
 
-    similarities [Q,P] float32 has all products, and best [Q] the passage's token that each of the query's takes.
+    similarities [Q,P] float32 has all products, and best [Q] the passage token that each query token takes.
 
     >>> import attend, numpy
     >>> found = attend.TokenMatch(1.5, numpy.array([[0.5, 0.25], [0, 1]]), numpy.array([0, 1]), ("who", "wrote"), ("Goethe", "wrote"))
@@ -51,12 +51,12 @@ class TokenMatch(NamedTuple):
     passage: tuple[str, ...]
 
     def words(self) -> list[tuple[str, str, float]]:
-        """For each token of the query: the passage's that it matched, and their product."""
+        """For each query token: the passage token that it matched, and their product."""
         rows = zip(self.query, self.best, self.similarities, strict=True)
         return [(token, self.passage[best], float(row[best])) for token, best, row in rows]
 
     def picture(self, title: str | None = None) -> "_core.Picture":
-        """A line from each token of the query to the one that it matched, the darker the nearer, as an attend.Picture."""
+        """A line from each query token to the passage token that it matched, darker where they are nearer: an attend.Picture."""
         return _core._match_picture(self, title)
 
     def _repr_html_(self) -> str:
@@ -89,12 +89,12 @@ class SparseVector(NamedTuple):
     words: tuple[str, ...]
 
     def top(self, count: int) -> list[tuple[str, float]]:
-        """The `count` words of the largest weights, falling."""
+        """The `count` words with the largest weights, largest first."""
         order = numpy.argsort(-self.weights, kind="stable")[:count]
         return [(self.words[n], float(self.weights[n])) for n in order]
 
     def dot(self, other: "SparseVector") -> float:
-        """The sum of the products of the words that both have: how near they are."""
+        """How near two texts are: the sum of the products of the words that both have."""
         if not isinstance(other, SparseVector):
             raise TypeError(f"SparseVector.dot: other: expected an attend.SparseVector, got {type(other).__name__}")
         _, own, its = numpy.intersect1d(self.ids, other.ids, assume_unique=True, return_indices=True)

@@ -38,13 +38,13 @@ def ring_shard(
     *,
     sharding: Axis = "contiguous",
 ) -> torch.Tensor:
-    """This rank's share of the axis dim of x, which all ranks of the group have as a whole.
+    """This rank's share of x along the axis dim, where every rank of the group has the whole x.
 
-    sharding says which positions that are. "contiguous": one run, as even as whole tiles of 192 positions allow.
-    "zigzag": a part from the front and one from the back, so that with causal all ranks have as much to do. Or a list
-    with, for each rank, a list of its runs, (begin, end) each. One run is a view of x. Gradients are recorded.
+    sharding says which positions these are. "contiguous" is one run, as even as whole tiles of 192 positions allow.
+    "zigzag" is a part from the front and one from the back, so that with causal all ranks have equal work. A list has, for
+    each rank, a list of its runs, (begin, end) each. One run is a view of x. Gradients are recorded.
 
-    A model that splits its sequences splits all that has their axis in one way: ids, targets, and positions,
+    A model that splits its sequences must split everything along that axis in the same way: ids, targets, and positions,
     ring_shard(torch.arange(tokens), 0, sharding="zigzag").
 
     >>> import torch, attend.torch
@@ -69,10 +69,10 @@ def ring_unshard(
     *,
     sharding: Axis = "contiguous",
 ) -> torch.Tensor:
-    """The whole, of which each rank of the group gives its share x, along the axis dim: on every rank.
+    """The whole along the axis dim, on every rank, put together from each rank's share x.
 
-    The way back from ring_shard(), with the same sharding; "contiguous" takes shares of any lengths. It records no
-    gradient, and refuses a tensor that requires one: x.detach(). Errors are ring_attention()'s.
+    It is the way back from ring_shard(), with the same sharding; "contiguous" takes shares of any lengths. It records no
+    gradient, and refuses a tensor that requires one: pass x.detach(). Errors are those of ring_attention().
 
     >>> import torch, attend.torch
     >>> import torch.distributed as dist
@@ -114,11 +114,11 @@ def ring_unshard(
 
 
 def ring_sum(x: torch.Tensor, group: dist.ProcessGroup | None = None) -> torch.Tensor:
-    """x becomes the sum of all ranks' x, in place, and is returned.
+    """Sum x over all ranks, in place, and return it.
 
-    Added in float32 (float64 for float64) in the order of the ranks: the same bits on every rank, and in every run.
-    Each rank receives all of them: for gradients of what is small, as sinks, alibi_slopes and distance_bias are;
-    torch.distributed.all_reduce() is the better one for those of a model's weights. Errors are ring_attention()'s.
+    The sum is added in float32 (float64 for float64) in the order of the ranks, with the same bits on every rank and in
+    every run. Each rank receives every other rank's x, so this is for small gradients, such as those of sinks, alibi_slopes
+    and distance_bias; torch.distributed.all_reduce() suits a model's weights better. Errors are those of ring_attention().
 
     >>> import torch, attend.torch
     >>> import torch.distributed as dist
@@ -175,30 +175,29 @@ def ring_attention(
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """attention() over a sequence that the ranks of a torch.distributed group hold together, with gradients.
 
-    Every rank calls it, with its share of the sequence: q [B,H,Tq_local,D], k [B,Hkv,Tk_local,D], v [B,Hkv,Tk_local,Dv],
-    in float32, bfloat16 or float16. It gets its rows of the result, [B,H,Tq_local,Dv], and with return_lse also
-    lse [B,H,Tq_local]. Keys and values pass from rank to rank; no rank ever holds all of them. Where shares begin at
-    multiples of 192 positions the bits are those of attend.torch.attention() in one process, gradients too
+    Every rank calls it with its share of the sequence: q [B,H,Tq_local,D], k [B,Hkv,Tk_local,D], v [B,Hkv,Tk_local,Dv], in
+    float32, bfloat16 or float16. Each rank gets its rows of the result, [B,H,Tq_local,Dv], and with return_lse also
+    lse [B,H,Tq_local]. Keys and values pass from rank to rank; no rank ever holds all of them. If shares begin at
+    multiples of 192 positions, the bits, also of gradients, are those of attend.torch.attention() in one process
     (docs/ring.md has the exceptions).
 
-    group         of gloo, or of any backend that sends tensors on the CPU; None: the default one
+    group         a group of gloo, or of another backend that sends tensors on the CPU; None: the default group
     sharding      which positions a rank has. "contiguous": the ranks' shares, of any lengths, one after another.
                   "zigzag": two parts, as ring_shard(..., sharding="zigzag") cuts. A list: for each rank its runs,
-                  (begin, end) each. A tuple of two: of the queries, and of the keys
-    mask, bias    of this rank's queries and of all keys: broadcast to [B,H,Tq_local,Tk]
+                  (begin, end) each. A tuple of two: one for the queries and one for the keys
+    mask, bias    for this rank's queries and all keys: broadcast to [B,H,Tq_local,Tk]
     cu_seqlens_q, cu_seqlens_k: sequences one after another along T, as attend.attention_varlen() has them
 
-    All other options are attention()'s, the same on every rank, and say what they say of the whole sequence. dropout is
-    p, with a seed from the default generator of rank 0, or (p, seed).
+    All other options are those of attention(), the same on every rank, and apply to the whole sequence. dropout is p, with a
+    seed from rank 0's default generator, or (p, seed).
 
-    Backward is a call of every rank, too. Each rank has the gradients of its q, k and v. Those of sinks, alibi_slopes,
-    distance_bias and of a broadcast bias are what its own rows add: sum them over the ranks, with ring_sum() or
-    torch.distributed.all_reduce(), as those of a model's weights. A second derivative raises NotImplementedError.
+    Every rank must call backward too. Each rank gets the gradients of its q, k and v. For sinks, alibi_slopes, distance_bias
+    and a broadcast bias it gets what its own rows add: sum these over the ranks, with ring_sum() or
+    torch.distributed.all_reduce(), like those of a model's weights. A second derivative raises NotImplementedError.
 
-    An error of one rank is an error of all: ValueError, TypeError and MemoryError name the rank, or what the ranks
-    disagree about, and come before anything is computed. ConnectionError says that a rank is gone, or gave up, which
-    one and why: the others learn it within a second, through the store that the group was made with. Make
-    another group then.
+    An error on one rank is an error on all. ValueError, TypeError and MemoryError name the rank, or what the ranks disagree
+    about, and come before anything is computed. ConnectionError says which rank is gone or gave up, and why; the others
+    learn it within a second, through the store that the group was made with. Make another group then.
 
     >>> import torch, attend.torch
     >>> import torch.distributed as dist

@@ -91,10 +91,10 @@ class _QuantizedLayer(CacheLayerMixin):
 class QuantizedCache(Cache):
     """past_key_values for a model with attn_implementation="attend" that keeps keys and values in 8 bits.
 
-    It takes half of the memory of a bfloat16 cache, a quarter of a float32 one, and as much less time for each token
-    where the cache is long. Each row of a head is kept to half of a 127th of its largest magnitude (attend.KvCache with
-    dtype="int8"); the first call's attention is that of the numbers as they are.
-    For layers of full and of sliding attention; ValueError names others. Nothing is recorded for gradients.
+    It takes half the memory of a bfloat16 cache and a quarter of a float32 one. With a long cache, each token takes less time
+    in the same proportion. Each row of a head is kept to within half of a 127th of its largest magnitude (attend.KvCache
+    with dtype="int8"). The first call attends to the numbers as they are.
+    It is for layers with full or sliding attention; ValueError names others. Nothing is recorded for gradients.
 
     >>> import attend.transformers, torch
     >>> from transformers import LlamaConfig, LlamaForCausalLM

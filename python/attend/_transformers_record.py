@@ -144,7 +144,7 @@ class ModelRecorder:
 
     def _begin(self, generates):
         if self.state != "not called":
-            raise RuntimeError("record: a recording is of one call of the model, forward() or generate(): "
+            raise RuntimeError("record: a recording holds one call of the model, forward() or generate(): "
                                "record() again for another")
         self.state, self.generates = "called", generates
         self.raw = _recorder(self.options["top"], *self.options["map"], self.options["keep_qk"], self.options["key_sizes"],
@@ -208,7 +208,7 @@ class ModelRecorder:
         raw, self.raw = self.raw, None
         self.state = "done"
         if self.unsized:
-            warnings.warn(f"record: key_sizes: no output projection was found in {listed(self.unsized)}: known by weight alone",
+            warnings.warn(f"record: key_sizes: no output projection was found in {listed(self.unsized)}: recorded by weight only",
                           stacklevel=2)
         made = raw.finish()
         name = self.model.config.name_or_path  # on the hub, or a folder, whose place on this machine is nobody's business

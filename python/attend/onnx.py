@@ -30,15 +30,15 @@ def attention(Q: ArrayT, K: ArrayT, V: ArrayT, attn_mask: Any = None, past_key: 
     attn_mask         broadcasts to [B,H,Tq,Tk], where Tk counts past keys too: bool, True = may attend, or floating
                       point, added to the scaled scores. A shorter last axis hides the other keys.
     past_key          [B,Hkv,P,D] and past_value [B,Hkv,P,Dv] come before K and V; query 0 then stands at key P
-    nonpad_kv_seqlen  whole numbers [B]: only so many keys exist, and the last query stands at the last of them
+    nonpad_kv_seqlen  whole numbers [B]: how many keys exist; the last query stands at the last of them
     softmax_precision has no effect: the softmax is never less precise than float32
 
-    present_key [B,Hkv,Tk,D] and present_value [B,Hkv,Tk,Dv] are views of K and V where nothing is past.
-    qk_matmul_output [B,H,Tq,Tk] is None unless return_qk_matmul_output: everything else needs memory that grows with
-    Tq + Tk alone. Its mode is 0: q.k * scale, 1: after softcap, 2: after attn_mask too (-inf where hidden), 3: weights.
+    present_key [B,Hkv,Tk,D] and present_value [B,Hkv,Tk,Dv] are views of K and V if there is no past.
+    qk_matmul_output [B,H,Tq,Tk] is None unless return_qk_matmul_output is True; without it, memory grows with Tq + Tk only.
+    Its mode is 0: q.k * scale, 1: after softcap, 2: after attn_mask too (-inf where hidden), 3: weights.
 
-    Raises TypeError for what is neither a NumPy array nor a PyTorch tensor, and for dtypes that do not fit; ValueError
-    for shapes and values.
+    Raises TypeError for what is neither a NumPy array nor a PyTorch tensor, and for dtypes that do not fit. Raises
+    ValueError for shapes and values.
 
     >>> import numpy, attend
     >>> q, k, v = numpy.random.default_rng(0).standard_normal((3, 1, 4, 24), numpy.float32)

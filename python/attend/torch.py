@@ -1,11 +1,12 @@
 """attend in PyTorch's place: the same call, registered operators, and a switch for whole models.
 
-scaled_dot_product_attention() is torch.nn.functional's, computed by attend where it can and by PyTorch otherwise;
-replace_sdpa() puts it into torch.nn.functional. attention() is attend.attention() for torch.compile, torch.export and
-vmap too. They stand on two operators, torch.ops.attend.scaled_dot_product_attention and torch.ops.attend.attention,
-which exist once this module is imported: import it before loading an exported program that has them.
+scaled_dot_product_attention() is the function of torch.nn.functional, computed by attend where it can and by PyTorch
+otherwise. replace_sdpa() puts it into torch.nn.functional. attention() is attend.attention() for torch.compile,
+torch.export and vmap too. Both use two operators, torch.ops.attend.scaled_dot_product_attention and
+torch.ops.attend.attention. These exist once this module is imported, so import it before loading an exported program
+that has them.
 
-All of them record gradients, once: there is no second derivative. Nothing of the size Tq * Tk is kept or made for them.
+All of them record gradients, but no second derivative. Nothing of the size Tq * Tk is kept or made for gradients.
 """
 
 import functools
@@ -134,17 +135,17 @@ def scaled_dot_product_attention(
 ) -> torch.Tensor:
     """torch.nn.functional.scaled_dot_product_attention, computed by attend where it can.
 
-    query [...,H,Tq,D], key [...,Hkv,Tk,D], value [...,Hkv,Tk,Dv] give [...,H,Tq,Dv] in query's dtype; attn_mask, bool
-    (True = may attend) or floating point (added), broadcasts to [...,H,Tq,Tk]. Unlike PyTorch's, NaN in a masked key or
-    value never reaches the output. Gradients of all four are recorded, but no second ones.
+    query [...,H,Tq,D], key [...,Hkv,Tk,D], value [...,Hkv,Tk,Dv] give [...,H,Tq,Dv] in query's dtype. attn_mask broadcasts
+    to [...,H,Tq,Tk]: bool, True = may attend, or floating point, added to the scores. Unlike with PyTorch, NaN in a masked
+    key or value never reaches the output. Gradients of all four are recorded, but no second ones.
 
-    With dropout_p > 0 each weight is dropped with that probability. Which ones is decided by a number of PyTorch's
-    default generator, so that torch.manual_seed() makes it happen again; they are not those that PyTorch would drop.
+    With dropout_p > 0 each weight is dropped with that probability. A number from PyTorch's default generator decides which
+    ones, so torch.manual_seed() repeats them. They are not the ones that PyTorch would drop.
 
-    PyTorch computes, with one warning for each reason, where a tensor is not on the CPU or is of a subclass, and for
-    other arguments that attend refuses; without a warning for float64, in which attend's own path is exact and slow.
-    The errors are then PyTorch's; but shapes that do not fit raise RuntimeError here, and never reach it. Autocast is
-    followed; what torch.nn.attention.sdpa_kernel() allows is not.
+    PyTorch computes, with one warning for each reason, where a tensor is not on the CPU or is of a subclass, and for other
+    arguments that attend refuses. It also computes float64, without a warning, as attend's float64 is exact and slow. The
+    errors are then PyTorch's, except that shapes that do not fit raise RuntimeError here. Autocast is followed;
+    torch.nn.attention.sdpa_kernel() is not.
 
     >>> import torch, attend.torch
     >>> q = torch.ones(1, 2, 3, 8, requires_grad=True)
@@ -230,9 +231,9 @@ def attention(
 ) -> torch.Tensor | tuple[torch.Tensor, ...]:
     """attend.attention() of tensors with gradients, also under torch.compile, torch.export, vmap and modes.
 
-    q [B,H,Tq,D], k [B,Hkv,Tk,D], v [B,Hkv,Tk,Dv] give out [B,H,Tq,Dv] in q's dtype, and with return_lse also
-    lse [B,H,Tq], with return_lse_low lse and lse_low. The options and errors are attend.attention()'s; none falls back
-    to PyTorch. Gradients of q, k, v, bias, distance_bias, alibi_slopes and sinks are recorded, through out and lse; a
+    q [B,H,Tq,D], k [B,Hkv,Tk,D], v [B,Hkv,Tk,Dv] give out [B,H,Tq,Dv] in q's dtype. With return_lse they also give
+    lse [B,H,Tq], and with return_lse_low lse and lse_low. Options and errors are those of attend.attention(); none falls
+    back to PyTorch. Gradients of q, k, v, bias, distance_bias, alibi_slopes and sinks are recorded, through out and lse. A
     second derivative raises NotImplementedError. dropout is p, with a seed from PyTorch's default generator, or (p, seed).
 
     >>> import torch, attend.torch
@@ -281,14 +282,14 @@ show_keywords_of(attention)
 
 
 class replace_sdpa:
-    """Puts attend into PyTorch's place in torch.nn.functional and in torch.nn's layers: to stay, or for a with statement.
+    """Put attend in PyTorch's place in torch.nn.functional and in torch.nn's layers: for good, or for a with statement.
 
-    torch.nn.functional.scaled_dot_product_attention is then scaled_dot_product_attention() here. nn.MultiheadAttention
-    and the layers made of it compute by it, in training and in inference, where PyTorch has a fast path of its own
-    for them, and so do Hugging Face models with attn_implementation="sdpa". It does not reach a function that was bound
-    before (from torch.nn.functional import scaled_dot_product_attention, a compiled or exported program), PyTorch's
-    C++ code, and nn.MultiheadAttention where it returns weights (need_weights=True), of which one warning tells.
-    It holds for all threads, until all that replaced have ended; restore_sdpa() ends it at once.
+    torch.nn.functional.scaled_dot_product_attention is then the function of this module. nn.MultiheadAttention and the
+    layers made of it use it, in training and in inference (where PyTorch has a fast path of its own), and so do Hugging
+    Face models with attn_implementation="sdpa". It does not reach functions that were bound before (from
+    torch.nn.functional import scaled_dot_product_attention, a compiled or exported program), PyTorch's C++ code, and
+    nn.MultiheadAttention where it returns weights (need_weights=True), for which one warning is given. It holds for all
+    threads, until every replacement has ended; restore_sdpa() ends it at once.
 
     >>> import torch, attend.torch
     >>> q = torch.ones(1, 2, 3, 8)
@@ -316,7 +317,7 @@ class replace_sdpa:
 
 
 def restore_sdpa() -> None:
-    """Puts back what PyTorch had before replace_sdpa(), however often that was called.
+    """Put back what PyTorch had before replace_sdpa(), however often that was called.
 
     >>> import torch, attend.torch
     >>> _ = attend.torch.replace_sdpa()

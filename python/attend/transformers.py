@@ -1,4 +1,4 @@
-"""attn_implementation="attend" for Hugging Face models on the CPU, register(), and what their heads look at, record()."""
+"""attn_implementation="attend" for Hugging Face models on the CPU (register()), and what their heads look at (record())."""
 
 import contextlib
 import inspect
@@ -8,7 +8,7 @@ try:
     from transformers.masking_utils import sdpa_mask
 
     if "q_offset" not in inspect.signature(sdpa_mask).parameters:
-        raise ImportError("this transformers tells a mask function nothing about q_offset")
+        raise ImportError("this version of transformers does not give mask functions a q_offset")
     from . import _transformers_models as models
 except ImportError as error:
     raise ImportError("attend.transformers needs PyTorch and Hugging Face transformers 5.4 or newer: "
@@ -24,19 +24,22 @@ __all__ = ["QuantizedCache", "record", "register"]
 def register() -> None:
     """Let Hugging Face models take attn_implementation="attend"; a second call changes nothing.
 
-    from_pretrained() and configurations take it; for a model that is there: model.set_attn_implementation("attend").
-    Grouped-query attention, causal masks, sliding windows, padding, caches, soft caps, attention sinks and the position
-    biases of T5 and MT5 are done in the kernel: nothing of the size Tq * Tk is made, unless the model itself makes it or
-    its mask is none of these (packed sequences, chunked attention, masks of one's own).
-    Models train with it, with dropout too, whose seeds come from PyTorch's default generator.
-    For what attend does not do (tensors that are not on the CPU, continuous batching) the model runs as with "sdpa", or
-    as with "eager" where it has soft caps or sinks, and a warning says so once.
-    With output_attentions=True a layer's weights are returned where they take at most 256 MiB in float32, before dropout
-    and without a gradient, and a warning says so once; attend.attention_summary() looks into longer inputs.
-    A row that may attend to nothing, as a position of left padding, gives 0: "eager" gives the mean of all values.
-    A model that does not use transformers' attention interface (BLOOM, MPT, DeBERTa and others compute attention in
-    their own code), or has layers that do not (LongT5, CLAP), raises ValueError when it is made, or when "attend" is set.
-    Where such layers take no mask (SigLIP's pooling head), they stay what they are, and a warning names them.
+    from_pretrained() and configurations take it. For a loaded model, use model.set_attn_implementation("attend").
+
+    The kernel does grouped-query attention, causal masks, sliding windows, padding, caches, soft caps, attention sinks and
+    the position biases of T5 and MT5. Nothing of the size Tq * Tk is made, unless the model itself makes it or its mask is
+    none of these (packed sequences, chunked attention, your own masks). Models train with it, with dropout too, whose seeds
+    come from PyTorch's default generator.
+
+    For what attend does not do (tensors that are not on the CPU, continuous batching) the model runs as with "sdpa", or as
+    with "eager" if it has soft caps or sinks, and one warning says so. With output_attentions=True a layer's weights are
+    returned if they take at most 256 MiB in float32, before dropout and without a gradient, and one warning says so;
+    attend.attention_summary() looks into longer inputs. A row that may attend to nothing, such as a position of left
+    padding, gives 0, where "eager" gives the mean of all values.
+
+    ValueError is raised when a model is made, or when "attend" is set, if the model does not use transformers' attention
+    interface (BLOOM, MPT, DeBERTa and others compute attention in their own code) or has layers that do not (LongT5, CLAP).
+    If such layers take no mask (SigLIP's pooling head), they stay as they are, and a warning names them.
 
     >>> import attend.transformers
     >>> attend.transformers.register()
@@ -60,24 +63,24 @@ def register() -> None:
 def record(model, *, top=8, map=(256, 256), keep=None, key_sizes=False, layers=None, heads=None, budget="2 GiB"):
     """Record what every head of a model attends to, in memory that grows with the text's length and not with its square.
 
-    with record(model) as recording: model(**inputs), or model.generate(**inputs); then `recording` (attend.Recording) has
-    for each layer and head what attention_summary() and head_scores() say: each token's top keys, entropy and distance,
-    what each key received, a map. The model may have been loaded with any attn_implementation: it computes with "attend"
-    in the block, with the outputs of attn_implementation="attend" to the bit, and with its own afterwards.
+    Call model(**inputs) or model.generate(**inputs) in the block `with record(model) as recording:`. Afterwards `recording`
+    (attend.Recording) has for each layer and head what attention_summary() and head_scores() say: each token's top keys,
+    entropy and distance, what each key received, a map. The model may have any attn_implementation. In the block it
+    computes with "attend", with the same bits as attn_implementation="attend"; afterwards with its own again.
     A generation's steps are further rows of the same layers.
 
     top           how many of each row's largest weights
     map           (R, C): the map's blocks, at most
-    keep          "qk": queries and keys too, from which recording[layer].weights() makes any part of the weights exactly
-    key_sizes     True: of each key what it carries, abs(W_O v), too, so that all is known by norm: recording.heads(by="norm").
+    keep          "qk": keep queries and keys too, from which recording[layer].weights() makes any part of the weights exactly
+    key_sizes     True: keep what each key carries too, abs(W_O v), so that all is known by norm: recording.heads(by="norm").
                   A warning says in which layers the output projection was not found
-    layers        which, by name ("3.self", of an encoder-decoder "decoder.3.cross") or number; None: all
+    layers        which layers, by name ("3.self", in an encoder-decoder "decoder.3.cross") or number; None: all
     heads         the numbers of the query heads; None: all
-    budget        what all of it may take, in bytes or such as "2 GiB"; the call that would pass it raises before it computes
+    budget        what all of it may take, in bytes or as "2 GiB"; a call that would take more raises before it computes
 
-    One call is one recording: a second one in the block raises RuntimeError. Raises TypeError for what is no model of
-    transformers, ValueError for one that can't run with "attend" (register() tells which), for beam search and assisted
-    generation, and for a budget that is too small.
+    One call is one recording: a second call in the block raises RuntimeError. Raises TypeError for anything but a model of
+    transformers. Raises ValueError for a model that can't run with "attend" (register() says which), for beam search and
+    assisted generation, and for a budget that is too small.
 
     >>> import torch, attend.transformers
     >>> from transformers import BertConfig, BertModel

@@ -1,4 +1,4 @@
-"""A page as a widget: Widget, for notebooks that should keep no copy of it, or show another one in its place."""
+"""A page as a widget (Widget), for notebooks that should keep no copy of the page, or show another page in its place."""
 
 import numbers
 import pathlib
@@ -29,8 +29,8 @@ class _Length(traitlets.TraitType[str, Any]):
 class Widget(anywidget.AnyWidget):
     """An attend.Page, Recording or Trace, shown at the end of a notebook's cell by its widgets.
 
-    The page is what the object shows by itself, in a frame as there; but it stays in the kernel: the notebook's file has no copy
-    of it, and shows it while the kernel runs. `page` may be set, and every place that shows the widget shows the new one. height
+    The page is the one that the object shows by itself, in a frame too. But it stays in the kernel: the notebook's file has no copy of
+    it, and shows it only while the kernel runs. `page` may be set; every place that shows the widget then shows the new page. height
     is a CSS length or a number of pixels.
 
     >>> import attend.widget

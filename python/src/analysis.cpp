@@ -112,8 +112,8 @@ std::vector<Range> read_spans(const char* function, const char* name, nb::handle
     }
     if (ranges.back().begin < 0 || ranges.back().begin >= ranges.back().end || ranges.back().end > count)
       throw Error(ErrorCode::bad_value, function,
-                  place + " is of tokens " + std::to_string(ranges.back().begin) + " to " +
-                      std::to_string(ranges.back().end) + ", expected some of 0 to " + std::to_string(count));
+                  place + " has tokens " + std::to_string(ranges.back().begin) + " to " +
+                      std::to_string(ranges.back().end) + ", expected a part of 0 to " + std::to_string(count));
   }
   if (!names.empty() && names != own)
     throw Error(ErrorCode::bad_value, function, std::string(name) + ": the texts' names differ");

@@ -99,22 +99,28 @@ nb::object ablate_(const Loaded& self, nb::handle ids, nb::handle token, nb::han
   return several ? results_of(all) : nb::object(all[0]);
 }
 
-constexpr const char* ablate_doc = R"(What changes where heads are taken out: after less before.
+constexpr const char* ablate_doc = R"(What changes when heads are taken out: each number is after - before.
 
-Of each head of the model by itself: logit, log_probability and kl [L,H]; with heads=["18.6", (16, 0), ...] of all these at
-once, three numbers. set: their z in every row becomes "zero", its "mean" over the rows, or what an array has: [L,H*Dv], as Model.means() gives
-for "z", or [L,T,H*Dv], as another text's z (resample ablation). rows: whose answers count, the
-mean of them; None: the last one's. token: whose logit; None: with rows the token that follows each in the text, else the
-likeliest. One head may hide behind another: what neither changes alone, both together may. Encoders: cosine_distance, 1 -
-cosine of the mean hidden state before and after, in place of the others. Of an encoder-decoder, with decoder_ids, which
-rows are of, attention says whose heads: "self", its decoder's among their own text; "cross"; "encoder". first_row: heads are
-taken out from that row on alone, -1 the last, and what stands before it is computed once, or taken from cache, a ModelCache
-that holds the beginning of ids. That is another question: rows before it keep what those heads wrote there. progress is called
-with the share done. A list of texts, or of lists of ids, gives attend.Results, a list of Ablation, in passes of several texts at a
-time; what else is given, but for heads, is of all texts, or a list with one of each.
+heads: None takes out each head of the model by itself, and logit, log_probability and kl are arrays [L,H]; ["18.6", (16, 0), ...]
+takes these out together, and the three are numbers. One head may hide behind another: two heads may change together what
+neither changes alone.
+set: what their z becomes in every row: "zero", its "mean" over the rows, or an array [L,H*Dv], as Model.means() gives for "z", or
+[L,T,H*Dv], such as another text's z (resample ablation).
+token: whose logit; None: the likeliest token, or with rows the token that follows each row in the text.
+rows: the rows whose answers count, as a mean; None: the last row.
+Encoders have cosine_distance, 1 - cosine of the mean hidden state before and after, instead of the three.
+attention: which heads of an encoder-decoder: "self", the decoder's in its own text; "cross"; "encoder". It needs decoder_ids,
+and rows are rows of these.
+first_row: take heads out from this row on only (-1: the last). What comes before it is computed once, or taken from cache, a
+ModelCache that holds the beginning of ids. This is another question: earlier rows keep what those heads wrote there.
+progress: called with the share done.
 
-of="label": the logit of a label of the model's task, by its name or number as `token`, of encoders too, whose token_type_ids are types;
-None: the likeliest. rows are then of tag and fill. Of labels that don't exclude each other log_probability and kl are None.)";
+of="label": the logit of a label of the model's task, which `token` says by name or number (None: the likeliest). It works for
+encoders too; types are their token_type_ids. rows are then for models that tag or fill. log_probability and kl are None where
+labels don't exclude each other.
+
+A list of texts, or of lists of ids, gives attend.Results, a list of Ablation, computed several texts at a time. The other
+arguments, except heads, apply to all texts, or are lists with one entry for each.)";
 
 Tensor read(const Found& found, const char* field) {
   const nb::object given = found.result.attr(field);

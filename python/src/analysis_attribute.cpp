@@ -155,11 +155,13 @@ nb::object attribute_(const Loaded& self, nb::handle ids, nb::handle token, nb::
 
 constexpr const char* attribution_doc = R"(What each part of a model wrote into a logit: Model.attribute() gives it.
 
-heads [L,H,T]: of each head, by the token that it read; T = position + 1, of encoders all. mlps [L]; embedding; bias: the attentions' output
-biases, the last norm's and the output layer's; rounding: what bfloat16 leaves, 0 for float32. They sum to `logit`: of
-`token`, or its difference to that of `against`. Direct effects only, with the last norm's divisor held: what a part does
-through later layers is theirs. Of an encoder-decoder cross [L,H,Tk] is a part too: of the cross-attention's heads, by the
-encoder's token. Of a label the head's dense layer is held as the divisor is (docs/search.md).
+heads [L,H,T] has each head's part by the token that it read, where T = position + 1 (encoders: all tokens). mlps [L] and embedding
+follow. bias is the part of the attentions' output biases, the last norm's and the output layer's. rounding is what bfloat16
+leaves, 0 for float32. All sum to `logit`, the logit of `token` or its difference to that of `against`. An encoder-decoder adds
+cross [L,H,Tk], the cross-attention's heads by the encoder's token.
+
+These are direct effects only: what a part does through later layers counts as theirs. The last norm's divisor is held fixed, and
+for a label so is the head's dense layer (docs/search.md).
 
 >>> import attend
 >>> found = attend.Model.load("tiny").attribute([1, 2, 3], token=7)
@@ -212,43 +214,44 @@ void bind_attribution(nb::module_& m) {
   attribution
       .def_prop_ro("heads", array(&Attribution::heads), nb::sig("def heads(self) -> numpy.ndarray"), "[L,H,T] float32")
       .def_prop_ro("cross", maybe(&Attribution::cross), nb::sig("def cross(self) -> numpy.ndarray | None"),
-                   "[L,H,Tk] float32 of an encoder-decoder, else None")
+                   "[L,H,Tk] float32 in an encoder-decoder, else None")
       .def_prop_ro("mlps", array(&Attribution::mlps), nb::sig("def mlps(self) -> numpy.ndarray"), "[L] float32")
       .def_prop_ro("neurons", maybe(&Attribution::neurons), nb::sig("def neurons(self) -> numpy.ndarray | None"),
-                   "[L,F] float32, of each hidden unit of the MLPs, where they were asked for, else None")
+                   "[L,F] float32, each hidden unit of the MLPs, if they were asked for, else None")
       .def_prop_ro("mlp_biases", maybe(&Attribution::mlp_biases),
                    nb::sig("def mlp_biases(self) -> numpy.ndarray | None"),
-                   "[L] float32, of the MLPs' output biases: with neurons, neurons.sum(1) + mlp_biases is mlps")
+                   "[L] float32, the MLPs' output biases: with neurons, neurons.sum(1) + mlp_biases is mlps")
       .def_prop_ro("features", maybe(&Attribution::features), nb::sig("def features(self) -> numpy.ndarray | None"),
-                   "[F] float32, of each feature of a SparseAutoencoder, where one was given, else None")
+                   "[F] float32, each feature of the SparseAutoencoder, if one was given, else None")
       .def_ro("feature_bias", &Attribution::feature_bias,
-              "of its decoder's bias, and what a skip transcoder passes by; 0 without one")
+              "the autoencoder's decoder bias, and what a skip transcoder passes by; 0 without an autoencoder")
       .def_ro("feature_error", &Attribution::feature_error,
-              "of what the features leave out: with features.sum() and feature_bias all that the place writes")
-      .def_ro("embedding", &Attribution::embedding, "of the row's own token (GPT-2: and position)")
+              "what the features leave out: with features.sum() and feature_bias it is all that the place writes")
+      .def_ro("embedding", &Attribution::embedding, "the embedding of the row's own token (GPT-2: and position)")
       .def_ro("bias", &Attribution::bias, "of all biases")
       .def_ro("rounding", &Attribution::rounding, "what bfloat16 leaves")
-      .def_ro("logit", &Attribution::logit, "the model's own before a final softcap, or the difference of two")
-      .def_ro("capped_logit", &Attribution::capped_logit, "the same after a final softcap (Gemma 2)")
-      .def_ro("token", &Attribution::token, "whose logit it is: a token, or of=\"label\" a number of Model.info.labels")
-      .def_ro("against", &Attribution::against, "whose logit is taken from it, or None")
+      .def_ro("logit", &Attribution::logit, "the model's own logit before a final softcap, or the difference of two")
+      .def_ro("capped_logit", &Attribution::capped_logit, "the same after the final softcap (Gemma 2)")
+      .def_ro("token", &Attribution::token,
+              "whose logit it is: a token, or with of=\"label\" a label's number in Model.info.labels")
+      .def_ro("against", &Attribution::against, "whose logit is taken off, or None")
       .def_ro("position", &Attribution::position,
-              "of the row whose next token it is, or that the head reads; -1: the mean of all")
+              "the row whose next token it is, or that the head reads; -1: the mean of all rows")
       .def("top", &top, nb::arg("n") = 10, nb::sig("def top(self, n: int = 10) -> list[attend.Part]"),
-           "The n parts of the largest magnitude, falling: named tuples of kind, layer, head, key, value, name, "
+           "The n parts of the largest magnitude, largest first: named tuples of kind, layer, head, key, value, name, "
            "token and unit.")
       .def(
           "to_pandas", [](nb::handle self) { return nb::module_::import_("attend._analysis").attr("table")(self); },
-          "A pandas.DataFrame, a row for each part: kind, layer, head, name, key, token, value; ImportError without "
-          "pandas.")
+          "A pandas.DataFrame with a row for each part: kind, layer, head, name, key, token, value. ImportError "
+          "without pandas.")
       .def("picture", &picture, nb::arg("title") = nb::none(),
            nb::sig("def picture(self, title: str | None = None) -> Picture"),
-           "The tokens on the colour of what heads wrote by reading them, and a map of all heads and MLPs, as an "
+           "The tokens, each coloured by what heads wrote by reading it, above a map of all heads and MLPs: an "
            "attend.Picture.")
       .def("to_csv", &to_csv, nb::sig("def to_csv(self) -> str"), "The rows of to_pandas() as CSV, with the tokens.")
       .def(
           "to_json", [](const Explained& self) { return call("Attribution.to_json", [&] { return to_json(self); }); },
-          nb::sig("def to_json(self) -> str"), "`why` of `attend model --json` (docs/json.md).")
+          nb::sig("def to_json(self) -> str"), "What `attend model --json` has as `why` (docs/json.md).")
       .def(
           "_repr_html_", [](const Explained& self) { return picture(self, std::nullopt).svg; },
           "The picture, which a notebook shows.")
@@ -260,16 +263,21 @@ void bind_attribution(nb::module_& m) {
 }
 
 constexpr const char* attribute_doc =
-    R"(Why this token: what each part of the model wrote into its logit, an Attribution.
+    R"(Why this token: what each part of the model wrote into its logit, as an Attribution.
 
-ids [N], or a text where the model has its tokenizer. token: whose logit, an id, or a text that is one token; None: the
-likeliest. against: the difference to this token's logit is explained. position: of the row whose next token it is; -1: the
-last. cache: a ModelCache that holds the beginning of ids, or all; it is not changed. decoder_ids: of an
-encoder-decoder, its decoder's text so far, which position is of. neurons: what each hidden unit of the MLPs wrote, too (Geva et
-al. 2022). features: a SparseAutoencoder, what each of whose features wrote is told too. of="label": the logit of a label of the
-model's task (its name or number) in place of a token's, of encoders too; types: their token_type_ids. position is then of a head that
-reads each row. A list of texts, or of lists of ids, gives attend.Results, a list of Attribution, in passes of several texts at a
-time; what else is given is of all texts, or a list with one of each. Raises ValueError for encoders, but for labels.)";
+ids: [N], or a text where the model has its tokenizer.
+token: whose logit, as an id or a text that is one token; None: the likeliest.
+against: explain the difference to this token's logit instead.
+position: the row whose next token it is; -1: the last.
+cache: a ModelCache that holds the beginning of ids, or all of it. It is not changed.
+decoder_ids: for an encoder-decoder, its decoder's text so far. position counts in it.
+neurons: also give what each hidden unit of the MLPs wrote (Geva et al. 2022).
+features: a SparseAutoencoder; also give what each of its features wrote.
+of="label": the logit of a label of the model's task, by name or number, instead of a token's. It works for encoders too; types
+are their token_type_ids. position is then for a head that reads each row.
+
+A list of texts, or of lists of ids, gives attend.Results, a list of Attribution, computed several texts at a time. The other
+arguments apply to all texts, or are lists with one entry for each. Raises ValueError for encoders, except with of="label".)";
 
 }  // namespace
 

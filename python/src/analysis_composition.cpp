@@ -16,10 +16,10 @@ nb::object composition_(const Loaded& self, bool encoder) {
 constexpr const char* composition_doc =
     R"(Which heads read what earlier heads write, by their weights alone (Elhage et al. 2021): an attend.Composition.
 
-q, k and v [L,H,L,H]: of a head (layer, head), how much it reads of the head (earlier layer, head) by its queries, keys or values;
-0 where that one is not of an earlier layer. k is |W_QK W_OV'| / (|W_QK| |W_OV'|) in Frobenius norms, ' of the earlier head, q has
-W_QK transposed and v has W_OV in its place. Weights of norms are folded in; rotary positions and biases are left out. encoder: of
-an encoder-decoder's encoder, else its decoder.)";
+q, k and v are [L,H,L,H]: how much a head (layer, head) reads from an earlier head (layer, head) by its queries, keys or values; 0
+where the other head is not in an earlier layer. k is |W_QK W_OV'| / (|W_QK| |W_OV'|) in Frobenius norms, where ' marks the earlier
+head. q has W_QK transposed, and v has W_OV in the place of W_QK. Weights of norms are folded in; rotary positions and biases are
+left out. encoder: take an encoder-decoder's encoder instead of its decoder.)";
 
 }  // namespace
 

@@ -44,14 +44,18 @@ nb::object lens_(const Loaded& self, nb::handle ids, nb::handle positions, std::
 }
 
 constexpr const char* lens_doc =
-    R"(What the layers think: the tokens that the stream before each layer, and at last, would answer.
+    R"(What the layers think: the tokens that the stream would answer before each layer, and after the last one.
 
-The model's own last norm and output layer read it. positions: rising; None: all. Gives ids and log_probabilities
-[L+1,P,top], and rank [L+1,P], the place, from 0, of the token that the model answers at last.
-decoder_ids: of an encoder-decoder, whose decoder's layers these are. A list of texts, or of lists of ids, gives attend.Results, a
-list of Lens, in passes of several texts at a time; positions are of all, or a list of them for each. jacobian: an
-attend.JacobianLens, by which the streams between the first layer and the last are turned into what they mean for the last one.
-ValueError for encoders.)";
+The stream is read by the model's own last norm and output layer. ids and log_probabilities are [L+1,P,top]. rank [L+1,P] is the
+place, from 0, of the token that the model answers in the end.
+
+positions: rows to read, rising; None: all.
+decoder_ids: for an encoder-decoder, its decoder's text; the layers are the decoder's.
+jacobian: an attend.JacobianLens, which first turns the streams between the first layer and the last into what they mean for the
+last one.
+
+A list of texts, or of lists of ids, gives attend.Results, a list of Lens, computed several texts at a time; positions apply to all
+texts, or are a list of them for each. Raises ValueError for encoders.)";
 
 struct LensLook {
   Lens x;

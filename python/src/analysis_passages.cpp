@@ -44,7 +44,7 @@ struct PassagesQuestion {
     if (given_answer.is_none()) return;
     if (!token.is_none() || !against.is_none() || !of.is_none() || options.position != -1)
       throw Error(ErrorCode::bad_value, passages_function,
-                  "answer says of what the number is: token, against, of and position are not given beside it");
+                  "answer says what the number is: token, against, of and position can't be given beside it");
     if (nb::isinstance<nb::str>(given_answer)) {
       const Tokenizer& own = self.tokenizer(passages_function);
       const std::string text = text_of(given_answer);
@@ -110,15 +110,20 @@ nb::object passages_(const Loaded& self, nb::handle ids, nb::handle spans, nb::h
 constexpr const char* passages_doc =
     R"(Which passages of a text made the model answer so: an attend.Passages.
 
-spans: the "paragraph"s of the text (empty lines part them) or each "line", {"Paris": (0, 12), "Rome": (12, 30)}, or a list of
-(begin, end), in tokens. answer: what comes after the text, " Paris" or its ids, whose log-probability is the number. Without it
-token, against, position and of say the number, as for gradient(). A passage gave the number less what the number is where no row
-after the passage sees its keys, in any layer. estimated has that for every passage, from one pass forward and one back; the
-`hide` passages with the largest estimates are then really hidden, each by a pass, and measured has what they gave. An estimate
-may be far from the fact. Encoders: no other row sees the passage; encoder-decoders: ids are the encoder's text, and no row of
-the decoder sees it either. types, decoder_ids and memory as gradient() has them; progress is called with the share that is done.
-A list of texts gives attend.Results, a list of Passages; answer, token, against, position, types and decoder_ids are of all, or a
-list with one of each. ValueError for what gradient() refuses and for spans outside the text.)";
+What a passage gave is the number less what the number becomes when no row after the passage sees the passage's keys, in any
+layer. estimated has this for every passage, from one pass forward and one backward. The `hide` passages with the largest
+estimates are then really hidden, with a pass for each, and measured has what they gave. An estimate may be far from the truth.
+
+spans: "paragraph" (empty lines separate paragraphs) or "line", {"Paris": (0, 12), "Rome": (12, 30)}, or a list of (begin, end), in
+tokens.
+answer: what comes after the text, " Paris" or its ids; its log-probability is the number. Without answer, token, against,
+position and of say the number, as for gradient().
+types, decoder_ids, memory: as for gradient(). progress: called with the share done.
+
+In an encoder, no other row sees a hidden passage. In an encoder-decoder, ids are the encoder's text, and the decoder's rows do not
+see the passage either. A list of texts gives attend.Results, a list of Passages; answer, token, against, position, types and
+decoder_ids apply to all texts, or are lists with one entry for each. Raises ValueError for what gradient() refuses and for spans
+outside the text.)";
 
 struct PassagesLook {
   Passages x;

@@ -88,21 +88,25 @@ nb::object patch_(const Loaded& self, nb::handle clean_ids, nb::handle corrupt_i
 }
 
 constexpr const char* patch_doc =
-    R"(How much of the clean text's answer comes back where the corrupt text's pass is given one activation of it.
+    R"(How much of the clean text's answer comes back when the corrupt text's pass gets one activation from the clean one.
 
-(after - corrupt) / (clean - corrupt) of the difference of the logits of token and against, at position. what: "heads", each
-head's z in all rows [L,H]; "q", "k" or "v", its queries, keys or values, [L,H] or [L,Hkv]; "residual", the stream before each layer, and at last after all, at each token [L+1,T]. Gives
-recovered, clean and corrupt. The texts are of one length, or it raises ValueError; so it does where both answer alike. Of an
-encoder-decoder the texts are the encoder's, decoder_ids are one text for both, and attention says whose heads, or with
-"encoder" whose stream. spans: of "residual", {"subject": (3, 5), "verb": 6} takes the stream at all tokens of a span together,
-[L+1,spans]. first_row: only rows from that one on are taken, -1 the last, and what stands before it is computed once, or taken
-from clean_cache and corrupt_cache, which hold the beginning of each text. That is another question: rows before it stay the
-corrupt text's. Lists of texts, or of lists of ids, give attend.Results, a list of Patching, in passes of several texts at a time;
-what else is given is of all pairs, or a list with one of each.
+The answer is the difference between the logits of token and against, at position. recovered is (after - corrupt) /
+(clean - corrupt) of these differences; clean and corrupt are given too.
 
-estimate=True: attribution patching (Nanda 2023). Nothing is taken; what would come back is estimated for all at once, by one pass
-over the clean text and one forward and back over the corrupt one, with weights made again where q or k is taken (AtP*, Kramár et
-al. 2024). Caches are not read then.)";
+what: "heads", each head's z in all rows [L,H]; "q", "k" or "v", its queries, keys or values, [L,H] or [L,Hkv]; "residual", the
+stream at each token before each layer and after the last one [L+1,T].
+spans: for "residual", {"subject": (3, 5), "verb": 6} takes the stream at all tokens of a span together, [L+1,spans].
+attention, decoder_ids: for an encoder-decoder. The texts are the encoder's, and decoder_ids is one text for both. attention says
+which heads, or with "encoder" which stream.
+first_row: take only rows from this one on (-1: the last). What comes before it is computed once, or taken from clean_cache and
+corrupt_cache, which hold the beginning of each text. This is another question: earlier rows stay the corrupt text's.
+estimate: attribution patching (Nanda 2023). Nothing is put in; what would come back is estimated for all at once, by one pass over
+the clean text and one forward and backward over the corrupt text. For q and k, weights are made again (AtP*, Kramár et al. 2024).
+Caches are not read.
+
+Lists of texts, or of lists of ids, give attend.Results, a list of Patching, computed several texts at a time. The other arguments
+apply to all pairs, or are lists with one entry for each. Raises ValueError for texts of different lengths, and where both answer
+alike.)";
 
 double number(const Found& found, const char* field) {
   return expect<double>(found.function.c_str(), field, "a number", found.result.attr(field));

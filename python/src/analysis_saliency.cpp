@@ -53,15 +53,20 @@ nb::object saliency_(const Loaded& self, nb::handle ids, nb::handle token, nb::h
 }
 
 constexpr const char* saliency_doc =
-    R"(Which tokens a number of the model's comes from, through all layers: an attend.Saliency.
+    R"(Which tokens of the text a number comes from, through all layers: an attend.Saliency.
 
-token, against, position and of say the number, as for gradient(): a logit, log-probabilities, of="label" the logit of a head's label, or of encoders of=vector, the cosine
-of the text's embed() to it. method: "integrated" gradients (Sundararajan et al. 2017) from a baseline, an embedding [input_size] or a token;
-None: the mean over the table. tokens + encoder + missing = value - baseline_value. At most `steps` points of the path are computed,
-closer where the gradient turns, until they miss 0.5 % of the change; missing says what they miss, and more than 5 % is much. "input": gradient times input
-at the text alone, whose sum means nothing. types and decoder_ids as forward() has them; progress is called with the share that is
-done. A list of texts, or of lists of ids, gives attend.Results, a list of Saliency; token, against, position, types and decoder_ids
-are of all texts, or a list with one of each. ValueError for what gradient() refuses.)";
+token, against, position and of say the number, as for gradient(): a logit, log-probabilities, a head's label with of="label", or
+for encoders, with of=vector, the cosine between that vector and the text's embed().
+
+method: "integrated" for integrated gradients (Sundararajan et al. 2017) along a path from a baseline to the text; tokens + encoder +
+missing = value - baseline_value. "input" for gradient times input at the text alone, whose sum means nothing.
+baseline: an embedding [input_size] or a token; None: the mean over the table.
+steps: how many points of the path are computed at most. They lie closer where the gradient turns, and end once they miss less than
+0.5 % of the change. missing says what they miss; more than 5 % is much.
+types, decoder_ids: as for forward(). progress: called with the share done.
+
+A list of texts, or of lists of ids, gives attend.Results, a list of Saliency; token, against, position, types and decoder_ids apply
+to all texts, or are lists with one entry for each. Raises ValueError for what gradient() refuses.)";
 
 struct SaliencyLook {
   Saliency x;

@@ -112,26 +112,34 @@ nb::object explain_value_(const Loaded& self, nb::handle ids, nb::handle head, n
 }
 
 constexpr const char* value_doc =
-    R"(What a head reads at a key, along a direction, as a sum over what the key's row is made of: an attend.ValueSplit.
+    R"(What a head reads at a key along a direction, split by what the key's row is made of: an attend.ValueSplit.
 
-head and key as explain_score() has them. direction [E]: of the stream, by what the head's output makes of the value; None: along
-which the answer reads it, as attribute() has it for token, against and position. values.sum() + rest is value, and the head's
-weight on the key times value is the head's number there in attribute(). cache and by_token as explain_score() has them; by_token of
-the key's text. ValueError for a key that the position does not see, and for a head of an encoder before a decoder without a
-direction: the answer does not read it.)";
+head, key: as for explain_score().
+direction: [E], a direction of the stream, read from what the head's output makes of the value; None: the direction along which the
+answer reads it, as attribute() has it for token, against and position. values.sum() + rest is value. The head's weight on the key
+times value is the head's number there in attribute().
+cache, by_token: as for explain_score(), where by_token is for the key's text.
+
+Raises ValueError for a key that the position does not see, and without a direction for a head of an encoder-decoder's encoder,
+which the answer does not read.)";
 
 constexpr const char* score_doc =
-    R"(Why a head gives a key its score: q . k as a sum over pairs of what the two rows are made of, an attend.ScoreSplit.
+    R"(Why a head gives a key its score: q . k as a sum over pairs of the parts of the two rows, an attend.ScoreSplit.
 
-head: "18.6" or (18, 6). query and key: rows of ids [N] or of a text. Of an encoder-decoder they are rows of decoder_ids, the key of
-"decoder.1.cross.6" is a row of ids, and both of "encoder.1.self.6" are. Each row before the layer is the sum of what the embedding,
-each earlier head, each MLP and all biases wrote (Elhage et al. 2021); norms divide as they do there, and rotary positions turn.
-pairs.sum() + bias + rest is score, before a softcap.
+Each row before the layer is a sum of what the embedding, each earlier head, each MLP and all biases wrote (Elhage et al. 2021).
+Norms divide as they do in the pass, and rotary positions turn. pairs.sum() + bias + rest is score, before a softcap.
 
-against: "mean", less the mean score of all keys that the query sees, as softmax sees differences alone; a key, less that one's;
-None, the score itself. sides="query": pairs [A,1] of the query's parts with the whole key. by_token: earlier heads, ["16.0"], which
-are a part for each token that they read: "16.0 reading 3". cache: of decoders, what a pass over ids or their beginning has filled;
-the rows that are looked at are computed alone, but for both sides against the mean. ValueError for a key that the query does not see.)";
+head: "18.6" or (18, 6).
+query, key: rows of ids [N] or of a text. In an encoder-decoder they are rows of decoder_ids; for "decoder.1.cross.6" the key is a row
+of ids, and for "encoder.1.self.6" both are.
+against: "mean" takes off the mean score of all keys that the query sees, as softmax sees differences only; a key takes off that
+key's score; None gives the score itself.
+sides: "query" gives pairs [A,1], the query's parts with the whole key.
+by_token: earlier heads, such as ["16.0"], that are split by the token that they read: "16.0 reading 3".
+cache: for decoders, a ModelCache that a pass over ids or their beginning has filled. Only the rows looked at are then computed,
+except with both sides against the mean.
+
+Raises ValueError for a key that the query does not see.)";
 
 }  // namespace
 

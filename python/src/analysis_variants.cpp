@@ -138,15 +138,20 @@ nb::list variant_words(nb::handle result, const std::string& head) {
 }
 
 constexpr const char* vary_doc =
-    R"(What one row of every head gives to each token, over several texts: an attend.Variants.
+    R"(What one row of every head gives to each token, in several texts: an attend.Variants.
 
-texts: a list of texts, or one text, which words varies: "tired=wide,full" is the text, and the text with "wide" and with "full" in
-the place of the first "tired". query: the word whose row it is, of several tokens the last one's. target and other: words of the
-text, the claim being that the head gives target more than other. All three are of all texts, or a list with one of each; where a
-word stands more than once, the first is meant. held [L,H] has in how many texts the claim holds; without other, that target gets
-most of all words; without target, that the word which gets most in the first text does, or where as many words stand in the text
-the one in its place. progress is called with the share that is done. Encoders and decoders. ValueError for a word that its text
-does not have, and for target and other behind the query of a decoder, which does not see them.)";
+texts: a list of texts; or one text, which words varies: "tired=wide,full" stands for the text and for the text with "wide" and with
+"full" in the place of the first "tired".
+query: the word whose row it is; its last token where it has several.
+target, other: words of the text; the claim is that the head gives target more than other.
+
+query, target and other apply to all texts, or are lists with one entry for each. A word that comes more than once means the first
+one. held [L,H] counts the texts where the claim holds. Without other the claim is that target gets most of all words. Without
+target it is that the word which gets most in the first text gets most again; in a text with as many words as the first, that the
+word in its place does. progress: called with the share done.
+
+For encoders and decoders. Raises ValueError for a word that is not in its text, and in a decoder for target and other after the
+query, which does not see them.)";
 
 }  // namespace
 

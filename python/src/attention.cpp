@@ -124,31 +124,32 @@ h // (H // Hkv). Leading axes may be left out of all three. Any strides, without
 
 causal        key j is visible to query i if j <= i + offset
 window        (left, right): i + offset - left <= j <= i + offset + right; -1 or None leaves a side open
-offset        where query 0 stands among the keys: "top_left" (0, as PyTorch), "bottom_right" (Tk - Tq, with key_lengths
-              key_lengths[b] - Tq, as FlashAttention and decoding) or a whole number; to be given where Tq != Tk and it
-              matters
+offset        the key that query 0 stands at: "top_left" is key 0, as in PyTorch; "bottom_right" puts the last query at the
+              last key, Tk - Tq (with key_lengths key_lengths[b] - Tq), as in FlashAttention and decoding; or a whole
+              number. It must be given where Tq != Tk and an option needs it
 scale         default 1 / sqrt(D)
 )";
 
 constexpr const char* attention_doc_end =
-    R"(dropout       (p, seed): each weight is dropped with probability p, and the others count 1 / (1 - p); which ones is
-              decided by the whole number seed and the place in the arrays alone, here and in attention_backward()
+    R"(dropout       (p, seed): each weight is dropped with probability p, and the others are multiplied by 1 / (1 - p). Which
+              are dropped depends only on seed, a whole number, and on the place in the arrays, here and in
+              attention_backward()
 layout        "bhtd", or "bthd" for q, k, v and out as [B,T,H,D]
 return_lse    also return lse [B,H,Tq], float32: the natural logarithm of each row's sum of exponentials
-return_lse_low return (out, lse, lse_low): lse + lse_low is that logarithm to 2^-40, where lse alone is rounded to float32;
+return_lse_low return (out, lse, lse_low): lse + lse_low is the logarithm to 2^-40, while lse alone is rounded to float32.
               attention_backward() and merge() take it
 out           an array to write to and return; it must not share memory with another argument. For bfloat16 and float16
-              it may be float32, out as it is before rounding: attention_backward() takes that and is nearer the truth
+              it may be float32, the result before rounding: attention_backward() takes that and is more exact then
 
-attention(q, caches) is one step of N sequences that have a KvCache each, of any lengths: q [N,H,Tq,D], caches a list
-of N. Where causal, window or biases need an offset and none is given, it is "bottom_right"; Tk of mask and bias is the
-longest one's length; key_lengths, layout and out do not apply. What caches share since a fork is read once for all of
-them. The bits are those of each sequence alone.
+attention(q, caches) is one step for N sequences that have a KvCache each, of any lengths: q [N,H,Tq,D] and a list of N
+caches. Where causal, window or biases need an offset and none is given, it is "bottom_right". For mask and bias, Tk is
+the longest cache's length. key_lengths, layout and out do not apply. What caches share since a fork is read once for all
+of them. The bits are those of each sequence alone.
 
 A row with nothing to attend to gives 0 and lse -inf; NaN in a masked key or value never reaches the output.
-Raises TypeError for a wrong kind of argument or dtype, ValueError for wrong shapes or values and for a tensor that
-requires a gradient while PyTorch records, which attend.torch.attention() takes; MemoryError. Ctrl-C ends a long call;
-other threads run meanwhile. attention_backward() gives the gradients.
+Raises TypeError for a wrong kind of argument or dtype, and ValueError for wrong shapes or values. A tensor that requires
+a gradient while PyTorch records is a ValueError too: attend.torch.attention() takes it. Raises MemoryError. Ctrl-C ends
+a long call, and other threads run meanwhile. attention_backward() gives the gradients.
 
 >>> import numpy, attend
 >>> q = numpy.ones((1, 2, 3, 8), numpy.float32)
@@ -158,12 +159,12 @@ other threads run meanwhile. attention_backward() gives the gradients.
 >>> round(float(lse[0, 0, 0]), 4)  # log 3: three equal scores
 1.0986)";
 
-constexpr const char* varlen_doc = R"(attention() over sequences that stand one after another, without padding.
+constexpr const char* varlen_doc = R"(attention() for several sequences that stand one after another, without padding.
 
 q [tokens,H,D], k [key tokens,Hkv,D], v [key tokens,Hkv,Dv] give out [tokens,H,Dv] (lse [H,tokens]). Sequence n has the
-queries cu_seqlens_q[n] <= i < cu_seqlens_q[n + 1] and sees its own keys alone; both are whole numbers [sequences + 1]
-that begin with 0, as FlashAttention's. causal, window, offset, distance_bias and ALiBi count from each sequence's first
-query and key. The other keywords, and the errors, are attention()'s.
+queries cu_seqlens_q[n] <= i < cu_seqlens_q[n + 1] and sees only its own keys, which cu_seqlens_k says likewise. Both are
+whole numbers [sequences + 1] that begin with 0, as in FlashAttention. causal, window, offset, distance_bias and ALiBi
+count from each sequence's first query and key. The other keywords, and the errors, are those of attention().
 
 >>> import numpy, attend
 >>> x = numpy.random.default_rng(0).standard_normal((5, 1, 4), numpy.float32)
@@ -172,11 +173,11 @@ query and key. The other keywords, and the errors, are attention()'s.
 >>> numpy.array_equal(together[2:], alone)
 True)";
 
-constexpr const char* merge_doc = R"(Two results over disjoint sets of keys as one over both: (out, lse).
+constexpr const char* merge_doc = R"(Merge two results over disjoint sets of keys into the result over both: (out, lse).
 
-out_a, out_b [B,H,Tq,Dv] with lse_a, lse_b [B,H,Tq], or with fewer axes, as attention(..., return_lse=True) gives them.
-With lse_low_a and lse_low_b, both or neither, shares are exact where lse is large, and the result is (out, lse, lse_low).
-Raises ValueError for shapes, TypeError for dtypes that do not fit.
+out_a, out_b [B,H,Tq,Dv] and lse_a, lse_b [B,H,Tq], or with fewer axes, are what attention(..., return_lse=True) gives.
+With both lse_low_a and lse_low_b, the shares are exact even where lse is large, and the result is (out, lse, lse_low).
+Raises ValueError for shapes and TypeError for dtypes that do not fit.
 
 >>> import numpy, attend
 >>> q, k, v = numpy.random.default_rng(0).standard_normal((3, 1, 2, 6, 4), numpy.float32)
@@ -185,9 +186,9 @@ Raises ValueError for shapes, TypeError for dtypes that do not fit.
 >>> numpy.allclose(out, attend.attention(q, k, v), atol=1e-6)
 True)";
 
-constexpr const char* steps_doc = R"(Every step of attention(), for looking at: its memory grows with Tq * Tk.
+constexpr const char* steps_doc = R"(Every step of attention(), to look at. Memory grows with Tq * Tk.
 
-The arguments and errors of attention(). Computed in double; the arrays are float32 (float64 for float64 inputs).
+Arguments and errors are those of attention(). Computed in double; the arrays are float32 (float64 for float64 inputs).
 
 >>> import numpy, attend
 >>> q = numpy.eye(3, dtype=numpy.float32)

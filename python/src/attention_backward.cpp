@@ -101,18 +101,18 @@ Gradients attention_varlen_backward(nb::handle dout, nb::handle q, nb::handle k,
 
 constexpr const char* attention_backward_doc = R"(The gradients of attention(), given those of its results.
 
-dout, of q's dtype, is the gradient of out, and dlse [B,H,Tq] that of lse, where something was computed from
-it. q, k, v and the options are attention()'s, and out and lse what it gave for them with return_lse; or what merge()
-gave, with k and v one of the sets of keys: the gradients are then those of these keys, and dq one summand of the whole.
-lse_low, of return_lse_low or merge(), is what rounding lse lost; without it the rows' sums are found by one more pass
-over q and k, a fifth of the time, and merged results with large lse are less exact.
+dout, in q's dtype, is the gradient of out. dlse [B,H,Tq] is that of lse, if something was computed from lse.
+q, k, v and the options are those of the attention() call, and out and lse what it gave with return_lse. They may also
+come from merge(), with k and v one of the two sets of keys: the gradients are then those of these keys, and dq is one
+summand of the whole. lse_low, from return_lse_low or merge(), is what rounding lse lost. Without it the rows' sums take
+one more pass over q and k, a fifth of the time, and merged results with large lse are less exact.
 
-dq, dk and dv have the shapes and dtypes of q, k and v. With dbias=True the gradient of bias is there too, in its shape
-and dtype, summed over the axes that it was broadcast along; so for each option that is floating point. All are new
+dq, dk and dv have the shapes and dtypes of q, k and v. With dbias=True the gradient of bias is given too, in its shape
+and dtype, summed over the axes along which it was broadcast; each floating-point option has such a keyword. All are new
 arrays of q's kind. Nothing of the size Tq * Tk is stored: weights are computed again from lse.
 
 A row with nothing to attend to has gradient 0; NaN in a masked key or value reaches no gradient.
-The errors are attention()'s; ValueError too where a gradient is wanted of an option that is not given.
+The errors are those of attention(). Asking for the gradient of an option that is not given is a ValueError too.
 
 >>> import numpy, attend
 >>> q, k, v, dout = numpy.random.default_rng(0).standard_normal((4, 1, 2, 3, 8), numpy.float32)

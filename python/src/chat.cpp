@@ -73,10 +73,10 @@ nb::list chat_messages(SharedChat& self) {
 }
 
 constexpr const char* chat_doc =
-    R"(A conversation with a model, which reads what is new of it alone.
+    R"(A conversation with a model. Each turn, the model reads only what is new.
 
-model: a decoder whose folder or file has a chat template. system: what it is told before anyone speaks. messages is the list of
-{"role", "content"} so far; ids are those that the model read and wrote, the last answer as it was written.
+model: a decoder whose folder or file has a chat template. system: what it is told before the conversation begins. messages is the
+list of {"role", "content"} so far. ids are the tokens that the model read and wrote, with the last answer as it was written.
 
 >>> import attend
 >>> chat = attend.Chat(attend.Model.load("tiny-chat"), system="Be short.")
@@ -85,16 +85,16 @@ model: a decoder whose folder or file has a chat template. system: what it is to
 ['system', 'user', 'assistant'])";
 
 constexpr const char* say_doc =
-    R"(What the model answers. Arguments are those of Model.generate(); the cache is the conversation's own.
+    R"(The model's answer to a message. Arguments are those of Model.generate(), except cache: the conversation has its own.
 
-The whole conversation is read as the template has it, but for what the cache holds of its beginning. Where this raises, the
-conversation is as it was. ValueError where it is longer than the model takes.)";
+The whole conversation is put into the chat template; the cache holds what was read before. If this raises, the conversation is as it
+was. Raises ValueError where the conversation is longer than the model takes.)";
 
 }  // namespace
 
 void bind_chat(nb::module_& m) {
   nb::class_<SharedChat> chat(m, "Chat", chat_doc);
-  refuses_pickle(chat, "it is of a model: pickle that and the messages");
+  refuses_pickle(chat, "it holds a model: pickle the model and the messages");
   const auto copy = [](SharedChat& self) { return SharedChat{*TakenChat("Chat", self)}; };
   chat.def("__init__", &make_chat, nb::arg("model"), nb::arg("system") = nb::none(),
            nb::sig("def __init__(self, model: Model, system: str | None = None) -> None"))
@@ -111,7 +111,7 @@ void bind_chat(nb::module_& m) {
            say_doc)
       .def(
           "clear", [](SharedChat& self) { (*TakenChat("Chat.clear", self)).clear(); },
-          "The conversation begins again, after what the system said.")
+          "Begin the conversation again, after what the system said.")
       .def_prop_ro("messages", &chat_messages, nb::sig("def messages(self) -> list[dict[str, str]]"),
                    "what was said so far: {'role': 'system', 'user' or 'assistant', 'content': text}")
       .def_prop_ro(

@@ -221,37 +221,46 @@ nb::object trace_(const Loaded& self, nb::handle ids, nb::handle token, nb::hand
 constexpr const char* circuits_trace_doc =
     R"(From the answer back to the words, two steps deep: an attend.AnswerTrace.
 
-The strongest `heads` of attribute(), each by the token that it read, for token (the likeliest) against another at position. Of each:
-what of the two rows made it look there (explain_score(), above the mean of what it sees), and what of the row that it read made the
-value (explain_value()), the strongest `parts` of each side. The numbers are direct effects. `without` is the answer's number in a
-pass where what the part wrote in that row is 0, through all later layers; with measured=False nobody takes it out, and it is None.)";
+It takes the strongest `heads` of attribute() (each by the token that it read) for the logit of token, by default the likeliest, or
+its difference to against, at position. For each head it says what made it look at that token (explain_score(), above the mean of
+what the row sees) and what in the row that it read made the value (explain_value()): the strongest `parts` of each side. The numbers
+are direct effects. `without` is the answer's number in a pass where the part's writing into that row is 0, through all later layers.
+With measured=False there are no such passes, and without is None.)";
 
 constexpr const char* edges_doc =
-    R"(How much of the difference between two answers goes along each edge of the model, estimated: an attend.Edges.
+    R"(How much of the difference between two answers goes along each edge of the model, as an estimate: an attend.Edges.
 
-An edge leads from what writes into the stream (the embedding, a head "3.2", an MLP "mlp 3") to what reads it later (a head's
-queries "4.1 q", keys "4.0 k" or values "4.0 v", an MLP, "output"). Its score: (what was written in the clean text - in the corrupt
-one) . gradient by what is read, before its norm, of the difference of the logits of token and against at position, summed over
-rows. Above 0 it is towards the clean answer. method: "eap" (Syed et al. 2023): two passes forward and one back, of the corrupt text
-or with at="clean" of the clean one; "eap-ig" (Hanna et al. 2024): the gradient's mean over `steps` texts between the two. Lists of
-texts give the mean over all pairs; token, against and position are of all, or lists with one of each. ValueError for texts of
-different lengths, encoders, encoder-decoders and post-norm models.)";
+An edge leads from a part that writes into the stream (the embedding, a head "3.2", an MLP "mlp 3") to a part that reads it later (a
+head's queries "4.1 q", keys "4.0 k" or values "4.0 v", an MLP, "output"). Its score is (what the source wrote in the clean text -
+in the corrupt text) . gradient, summed over rows. The gradient is that of the difference of the logits of token and against, at
+position, by what the reader reads, before its norm. A score above 0 is towards the clean answer.
+
+method: "eap" (Syed et al. 2023) takes two passes forward and one backward, on the corrupt text, or with at="clean" on the clean
+one. "eap-ig" (Hanna et al. 2024) takes the mean gradient over `steps` texts between the two.
+
+Lists of texts give the mean over all pairs; token, against and position apply to all, or are lists with one entry for each. Raises
+ValueError for texts of different lengths, for encoders and encoder-decoders, and for post-norm models.)";
 
 constexpr const char* circuit_doc =
     R"(The few edges that an answer needs, and how much of it they keep, measured: an attend.Circuit.
 
-edges: what Model.edges() gave. keep (200 where nothing else is given): so many edges, from the output on always the strongest whose
-reader is in already; what nothing reaches is dropped. faithfulness: the least that keeps such a share, found by doubling and
-halving. only: these, [(source, receiver), ...]. Of the pass that measures it each reader sees along these edges what the writer
-computes in it, and along all others what the corrupt text has (Wang et al. 2022; Hanna et al. 2024): faithfulness is (value -
-corrupt) / (clean - corrupt), of all edges 1 and of none 0.)";
+edges: what Model.edges() gave. One of the next three says which edges to keep; without any, keep is 200.
+keep: keep this many edges. They are added from the output on, always the strongest whose reader is already in; edges that nothing
+reaches are dropped.
+faithfulness: keep the fewest edges that keep this share, found by doubling and halving.
+only: keep these, [(source, receiver), ...].
+
+To measure them, a pass gives each reader what the writer computes in that pass along the kept edges, and what the corrupt text has
+along all others (Wang et al. 2022; Hanna et al. 2024). faithfulness is (value - corrupt) / (clean - corrupt): 1 with all edges and 0
+with none.)";
 
 constexpr const char* path_patch_doc =
-    R"(What the answer becomes where receivers see what senders wrote in the clean text, exactly: an attend.PathPatching.
+    R"(What the answer becomes when receivers see what senders wrote in the clean text, measured: an attend.PathPatching.
 
-Along the edges between them alone, in a pass over the corrupt text, and all else goes on from there (Goldowsky-Dill et al. 2023).
-senders: names as "embedding", "3.2", "mlp 3"; receivers: "4.1 q", "4.0 k", "4.0 v", "mlp 4", "output". recovered is (value -
-corrupt) / (clean - corrupt) of the difference of the logits of token and against at position.)";
+In a pass over the corrupt text, only the edges between senders and receivers carry the clean text's values, and all else goes on from
+there (Goldowsky-Dill et al. 2023). senders have names such as "embedding", "3.2" and "mlp 3"; receivers "4.1 q", "4.0 k", "4.0 v",
+"mlp 4" and "output". recovered is (value - corrupt) / (clean - corrupt) of the difference of the logits of token and against, at
+position.)";
 
 }  // namespace
 

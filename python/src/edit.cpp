@@ -105,20 +105,21 @@ nb::tuple edit_reduced(const GivenEdit& self) {
 }
 
 constexpr const char* edit_doc =
-    R"(Something else where a model's pass computed one thing: edits=[...] of Model.forward() and others.
+    R"(Put something else in the place of what a model's pass computes: for edits=[...] of Model.forward() and others.
 
-Of one of a head's places ("z", "q", "k", "v", ...) layer may be the head's name, "18.6", of an encoder-decoder
-"decoder.3.cross.6"; else it counts from 0, from the end where it is below 0, and so do head, unit and rows.
+layer: the layer's number, or for a head's place ("z", "q", "k", "v", ...) the head's name, such as "18.6", or "decoder.3.cross.6" in
+an encoder-decoder. layer, head, unit and rows count from 0, or below 0 from the end.
+at: the place, as docs/why.md lists them. "z" are the heads' outputs before the output projection: one head's [rows,Dv], or with head
+None all side by side [rows,H*Dv]. "mlp_hidden" are the hidden units of the MLP [rows,F], or one of them with unit. "attention" and
+"mlp" are what these add to the stream [rows,E]. "residual" is the stream before the layer [rows,E]; layer info.layers is after
+the last one.
+rows: rows of the call's ids; None: all, and in generate() each new token too.
+set, add, scale: one of them, or none for set="zero". set is "zero", "mean" (over the edited rows of each sequence) or an array. add
+is an array. scale is a number or an array. Arrays broadcast, so that [E] applies to every row. Adding 0 or multiplying by 1 keeps
+the bits.
 
-at: where, as docs/why.md lists it: "z", the heads' outputs before the output projection, of one head [rows,Dv] or, with head
-None, of all side by side [rows,H*Dv]; "mlp_hidden", the hidden units of the MLP [rows,F], or one of them with unit;
-"attention" or "mlp", what these add to the stream [rows,E]; "residual", the stream before the layer, with layer info.layers
-after all [rows,E]; and others. rows: of the call's ids; None: all, and in generate() of each new token too.
-
-One of: set, "zero" (where nothing is said), "mean" over the rows edited of each sequence, or an array; add, an array; scale, a
-number or an array. Arrays broadcast, so that [E] is for every row. What 0 is added to, or times 1, keeps its bits.
-
-A place that the model does not have, an array of another shape and one with NaN are a ValueError of the call that it is given to.
+The call that gets the edit raises ValueError for a place that the model does not have, and for an array of another shape or with
+NaN.
 
 >>> import attend
 >>> model = attend.Model.load("tiny")
@@ -189,7 +190,7 @@ Edits::Edits(const char* function, nb::handle edits, std::span<const std::int64_
   }
   if (own && !knockouts_.empty())
     throw Error(ErrorCode::bad_value, function,
-                "edits: a Knockout is of all texts, and each text has a list of its own");
+                "edits: a Knockout applies to all texts, and here each text has a list of its own");
   edits_ = std::move(all);
 }
 

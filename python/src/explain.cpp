@@ -25,13 +25,14 @@ namespace {
 constexpr const char* explain_doc =
     R"(Attention on a sentence, every step kept: a Trace, to print, to look into, to draw.
 
-text is a sentence of your own (without one: "Life is short, eat dessert first", drawn as the documents of the presets draw it),
-preset the name of a document's example (explain_presets()); one of the two. second_text makes it cross-attention: keys
-and values come from that sentence. seed, embedding_size, d_k and d_v (of each head) and heads are whole numbers; heads
-are joined and projected, 0 is one without a head axis. weights "linear" draws the matrices as torch.nn.Linear (the
-default for a text), "uniform" as torch.rand; causal hides later words; positions adds sinusoidal encodings;
-scale=False gives the softmax the scores as they are; window=n hides words more than n places away.
-Raises ValueError for a sentence without words, an unknown preset, a size below 1, a preset with other arguments.
+text is a sentence of your own. Without text and preset it is "Life is short, eat dessert first", drawn as in the documents
+that the presets come from. preset is the name of an example from a document (explain_presets()), and stands alone.
+second_text makes it cross-attention: keys and values come from that sentence. seed, embedding_size, d_k and d_v (of each
+head) and heads are whole numbers. The heads' results are joined and projected; heads=0 is one head without a head axis.
+weights="linear" draws the matrices as torch.nn.Linear does (the default for a text), "uniform" as torch.rand does. causal
+hides later words. positions adds sinusoidal encodings. scale=False does not divide the scores by sqrt(d_k). window=n
+hides words more than n places away.
+Raises ValueError for a sentence without words, an unknown preset, a size below 1, and a preset with other arguments.
 
 >>> import attend
 >>> trace = attend.explain("the cat sat", heads=2)
@@ -41,9 +42,9 @@ Raises ValueError for a sentence without words, an unknown preset, a size below 
 constexpr const char* trace_doc =
     R"(What explain() gives: each step as a NumPy array (float32), in the order of the fields.
 
-[H] stands only in multi-head traces; T2 is T without a second sequence; what there is not is None.
-print(trace) walks through the steps; a notebook shows the HTML page, which computes where attend was built with that
-page (wheels are); save() writes a file.)";
+The axis [H] is there only with several heads. T2 is T without a second sequence. Steps that do not exist are None.
+print(trace) walks through the steps. A notebook shows the HTML page, which computes if attend was built with that page
+(wheels are). save() writes a file.)";
 
 void add_options(const nb::kwargs& keywords, ExplainOptions& options) {
   std::optional<std::string> weights;
@@ -135,8 +136,8 @@ void bind_pictures(ExplainClass& trace) {
           },
           nb::kw_only(), nb::arg("width") = 80, nb::arg("colour") = false, nb::arg("focus") = nb::none(),
           nb::arg("head") = nb::none(), nb::arg("all") = false,
-          "The walk for a terminal; focus is the query row to work out, head one of several (both from 0), all shows "
-          "whole matrices.")
+          "The walk for a terminal. focus is the query row to work out and head one of several heads, both from 0. all "
+          "shows whole matrices.")
       .def(
           "to_json", [](const Trace& self) { return to_json(self); }, "One JSON object; docs/json.md describes it.")
       .def(
@@ -145,7 +146,7 @@ void bind_pictures(ExplainClass& trace) {
             return to_html(self, {.focus = focus, .head = head, .all = all});
           },
           nb::kw_only(), nb::arg("focus") = nb::none(), nb::arg("head") = nb::none(), nb::arg("all") = false,
-          "One HTML page, which computes where attend was built with that page and there are no more than 200 words.")
+          "One HTML page. It computes if attend was built with that page and there are at most 200 words.")
       .def(
           "to_svg", [](const Trace& self, Place head) { return to_svg(self, {.head = head}); }, nb::kw_only(),
           nb::arg("head") = nb::none(), "The weights as a picture, of all heads or of one.")
@@ -170,7 +171,7 @@ void bind_pictures(ExplainClass& trace) {
 void bind_explain(nb::module_& m) {
   ExplainClass trace(m, "Trace", trace_doc);
   copies_are_itself(trace);
-  refuses_pickle(trace, "explain() makes it again, of the same arguments the same; save() writes it");
+  refuses_pickle(trace, "explain() makes it again from the same arguments; save() writes it");
   trace.def_ro("preset", &Trace::preset, "\"\" for a sentence of your own")
       .def_ro("title", &Trace::title)
       .def_ro("tokens", &Trace::tokens, "T words")

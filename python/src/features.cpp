@@ -145,12 +145,12 @@ std::string features_describe(const SparseAutoencoder& self) {
 }
 
 constexpr const char* features_class_doc =
-    R"(A sparse autoencoder or a transcoder of a place of a model, as SAELens saves them: SparseAutoencoder.load() reads it.
+    R"(A sparse autoencoder or transcoder for a place in a model, as SAELens saves it. SparseAutoencoder.load() reads it.
 
-Features are activation(W_enc (x - b_dec) + b_enc), and decode to W_dec features + b_dec, of a skip transcoder + W_skip x. in_size
-and out_size are the numbers of the places that it reads and writes, size is the number of features. Model.features() gives those
-of a pass, and Model.attribute(features=) what each wrote into an answer; edit() takes one out of a pass, add() puts one in.
-docs/why.md tells more.
+Features are activation(W_enc (x - b_dec) + b_enc). They decode to W_dec features + b_dec; a skip transcoder adds W_skip x. in_size
+and out_size are how many numbers it reads and writes, and size is the number of features. Model.features() gives the features of
+a pass, and Model.attribute(features=) what each of them wrote into an answer. edit() takes a feature out of a pass, and add() puts
+one in. docs/why.md tells more.
 
 >>> import attend
 >>> sae = attend.SparseAutoencoder.load("autoencoder")  # a folder with cfg.json and sae_weights.safetensors
@@ -167,14 +167,15 @@ constexpr const char* features_load_doc = R"(A folder with cfg.json and sae_weig
 
 Architectures: standard, gated, jumprelu, topk (batchtopk is saved as jumprelu), transcoder, skip_transcoder, jumprelu_transcoder
 and jumprelu_skip_transcoder. hook_name and hook_name_out become places of attend: blocks.5.hook_resid_post is ("residual", 6).
-reads, writes: such places, in place of what the file says; writes is of transcoders. centred: the stream is read less its mean, as
-of a model that TransformerLens has read with center_writing_weights (gpt2-small-res-jb); None: as the file says. Raises OSError for a bad file, which
-names what is missing, unexpected or not known here.)";
+reads, writes: such places, instead of what the file says; writes is for transcoders only.
+centred: whether the mean is taken off the stream before it is read, as in a model that TransformerLens read with
+center_writing_weights (gpt2-small-res-jb); None: as the file says.
+Raises OSError for a bad file, and names what is missing, unexpected or not known here.)";
 
 constexpr const char* features_doc = R"(The features of a pass, an attend.Features.
 
-ids [N], or a text; starts, types, caches, edits, decoder_ids and decoder_starts as forward() has them. Raises ValueError where the
-model has no such place, or one of another size.)";
+ids [N], or a text; starts, types, caches, edits, decoder_ids and decoder_starts are as for forward(). Raises ValueError if the model
+has no such place, or a place of another size.)";
 
 }  // namespace
 
@@ -188,29 +189,29 @@ void bind_features(nb::module_& m, nb::class_<Loaded>& model) {
       .def_prop_ro("out_size", &SparseAutoencoder::out_size, "how many it writes")
       .def_prop_ro(
           "reads", [](const SparseAutoencoder& self) { return pair_of(self.reads()); },
-          nb::sig("def reads(self) -> tuple[str, int] | None"), "the place and its layer; None: the file does not say")
+          nb::sig("def reads(self) -> tuple[str, int] | None"),
+          "the place and its layer; None: the file does not say which")
       .def_prop_ro(
           "writes", [](const SparseAutoencoder& self) { return pair_of(self.writes()); },
-          nb::sig("def writes(self) -> tuple[str, int] | None"), "likewise; of an autoencoder where it reads")
+          nb::sig("def writes(self) -> tuple[str, int] | None"), "likewise; an autoencoder writes where it reads")
       .def_prop_ro("weights", &features_weights, nb::sig("def weights(self) -> dict[str, numpy.ndarray]"),
                    "as the file names them, float32: W_enc [in,size], W_dec [size,out], b_enc, b_dec, ...")
       .def("encode", &features_encode, nb::arg("x"), nb::sig("def encode(self, x: ArrayT) -> ArrayT"),
            "x [N,in_size] to features [N,size], float32.")
       .def("decode", &features_decode, nb::arg("activations"), nb::arg("x") = nb::none(),
            nb::sig("def decode(self, activations: ArrayT, x: Array | None = None) -> ArrayT"),
-           "Features [N,size] to [N,out_size], float32. x: what they were of, which skip transcoders and\n"
-           "normalize_activations need.")
+           "Features [N,size] to [N,out_size], float32. x: the rows that they came from, which skip transcoders "
+           "and\nnormalize_activations need.")
       .def("direction", &direction, nb::arg("feature"), nb::sig("def direction(self, feature: int) -> numpy.ndarray"),
            "What 1 of a feature decodes to, [out_size].")
-      .def(
-          "edit", &edit, nb::arg("found"), nb::arg("feature"), nb::arg("scale") = 0.0, nb::arg("set") = nb::none(),
-          nb::sig(
-              "def edit(self, found: Features, feature: int, scale: float = 0.0, set: float | None = None) -> Edit"),
-          "An Edit of the pass that found is of: it takes the feature out of it, or gives it scale times its value in\n"
-          "each row, or the value set.")
+      .def("edit", &edit, nb::arg("found"), nb::arg("feature"), nb::arg("scale") = 0.0, nb::arg("set") = nb::none(),
+           nb::sig(
+               "def edit(self, found: Features, feature: int, scale: float = 0.0, set: float | None = None) -> Edit"),
+           "An Edit for the pass that found came from. It takes the feature out, or gives it scale times its value "
+           "in\neach row, or the value set.")
       .def("add", &features_add, nb::arg("feature"), nb::arg("value"),
            nb::sig("def add(self, feature: int, value: float) -> Edit"),
-           "An Edit that adds so much of the feature to every row, also of the tokens that generate() writes.")
+           "An Edit that adds value times the feature to every row, also for the tokens that generate() writes.")
       .def_static("load", &load, nb::arg("folder"), nb::arg("reads") = nb::none(), nb::arg("writes") = nb::none(),
                   nb::arg("centred") = nb::none(),
                   nb::sig("def load(folder: str | os.PathLike[str] | bytes, reads: tuple[str, int] | None = None, "

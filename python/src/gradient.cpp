@@ -42,7 +42,7 @@ class GradientQuestion {
         watching_(gradient_function, self.model.info(), at, observe, "at"),
         shown_(watching_.observer()) {
     if (!edits_.knockouts().empty())
-      throw Error(ErrorCode::bad_value, gradient_function, "edits: a pass back takes no Knockout");
+      throw Error(ErrorCode::bad_value, gradient_function, "edits: a backward pass takes no Knockout");
     options_.position = expect<std::int64_t>(gradient_function, "position", whole_number, position);
     options_.types = types_, options_.decoder_ids = decoder_, options_.edits = edits_.get();
     if (!memory.is_none()) options_.memory = expect<std::int64_t>(gradient_function, "memory", whole_number, memory);
@@ -110,25 +110,31 @@ nb::object gradient_(const Loaded& self, nb::handle ids, nb::handle token, nb::h
 }
 
 constexpr const char* gradient_doc =
-    R"(The gradient of a number that the model computes, by what stands at the places of its pass: an attend.Gradient.
+    R"(The gradient of a number that the model computes, by what stands at places of its pass: an attend.Gradient.
 
-One pass forward and one back; nothing of N x N is stored, and quantized weights are the numbers that the pass computes with.
-ids [N], or a text; types, edits and decoder_ids as forward() has them.
+It takes one pass forward and one backward. Nothing of N x N is stored. Quantized weights count as the numbers that the pass computes
+with. ids [N], or a text; types, edits and decoder_ids are as for forward().
 
-of: "logit" (None) of `token` (an id, or its text; None: the likeliest) as the next one at the row `position`, less that of
-`against`; "log_probability" of `token`, or the sum of those of a list of tokens, the first at `position` and each at the row after;
-"label" of a task's head: the logit of the label `token`, by name or number (None: the highest), less that of `against`, of taggers and
-masked words at the row `position`; an array [V]: the cosine of the text's embed() to it; an array [N,E]: the sum of it times the hidden states; a dict
-{("z", 3): array, ...}: the sum of arrays times what stands at places, "hidden" the hidden states. Arrays [K,N,...] are K numbers.
+of says which number:
+- "logit" (or None): the logit of `token` (an id or its text; None: the likeliest) as the next token after the row `position`, less
+  that of `against`
+- "log_probability": that of `token`; or for a list of tokens the sum, the first at `position` and each next one a row later
+- "label": the logit of the label `token` of a task's head, by name or number (None: the highest), less that of `against`. For models
+  that tag or fill, at the row `position`
+- an array [V]: the cosine between it and the text's embed()
+- an array [N,E]: the sum of the array times the hidden states
+- a dict {("z", 3): array, ...}: the sum of the arrays times what stands at these places; "hidden" are the hidden states
+Arrays [K,N,...] ask for K numbers at once.
 
-at: places as forward(keep=) names them; None: ["embeddings"], the rows of the table. observe is called with each place's name, its
-layer and its gradient, from the last layer to the first. memory: bytes for what the pass back needs of the forward one
-(gradient_bytes()); layers for which there is no room are computed a second time. None: as much as it needs.
+at: places, named as for forward(keep=); None: ["embeddings"], the rows of the table.
+observe: called with each place's name, its layer and its gradient, from the last layer to the first.
+memory: bytes for what the backward pass needs from the forward pass (gradient_bytes()). Layers that find no room are computed a
+second time. None: as much as it needs.
 
-A list of texts, or of lists of ids, gives attend.Results, a list of Gradient, in passes of several texts at a time; token, against,
-position, types and decoder_ids are of all texts, or a list with one of each.
+A list of texts, or of lists of ids, gives attend.Results, a list of Gradient, computed several texts at a time; token, against,
+position, types and decoder_ids apply to all texts, or are lists with one entry for each.
 
-Raises ValueError for what forward() refuses, for a logit of an encoder, and for NaN or infinity in a gradient.
+Raises ValueError for what forward() refuses, for an encoder's logit, and for NaN or infinity in a gradient.
 
 >>> import attend, numpy
 >>> model = attend.Model.load("tiny")
@@ -177,11 +183,10 @@ void bind_gradient(nb::class_<Loaded>& model) {
               "decoder_ids: Ids | None | Sequence[Ids] = None, observe: Callable[[str, int, numpy.ndarray], object] | "
               "None = None, memory: int | None = None) -> Gradient | attend.Results[Gradient]"),
       gradient_doc);
-  model.def(
-      "gradient_bytes", &gradient_bytes_, nb::arg("tokens"), nb::arg("decoder_tokens") = 0,
-      nb::sig("def gradient_bytes(self, tokens: int, decoder_tokens: int = 0) -> tuple[int, int]"),
-      "(all, least): the bytes that gradient() keeps of a text of so many tokens, and the least that `memory` can\n"
-      "bring that down to, but for one layer.");
+  model.def("gradient_bytes", &gradient_bytes_, nb::arg("tokens"), nb::arg("decoder_tokens") = 0,
+            nb::sig("def gradient_bytes(self, tokens: int, decoder_tokens: int = 0) -> tuple[int, int]"),
+            "(all, least): the bytes that gradient() keeps for a text with that many tokens, and the least that "
+            "`memory` can\nbring this down to, apart from one layer.");
 }
 
 }  // namespace attend::python

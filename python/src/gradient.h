@@ -65,7 +65,7 @@ class Number {
       : function_(function) {
     const bool named = of.is_none() || nb::isinstance<nb::str>(of);
     if (!named && !(token.is_none() && against.is_none()))
-      throw Error(ErrorCode::bad_value, function_, "token and against are of a logit, and of is something else");
+      throw Error(ErrorCode::bad_value, function_, "token and against are for a logit, and of is something else");
     if (named)
       read_name(self, of, token, against);
     else if (nb::isinstance<nb::dict>(of))
@@ -99,7 +99,7 @@ class Number {
     if (name != "log_probability")
       throw Error(ErrorCode::bad_value, function_,
                   "of is '" + name + "', expected 'logit', 'log_probability', 'label', an array or a dict of arrays");
-    if (against_) throw Error(ErrorCode::bad_value, function_, "against is of a logit");
+    if (against_) throw Error(ErrorCode::bad_value, function_, "against is for a logit only");
     of_ = GradientOf::log_probability;
     if (nb::isinstance<nb::str>(token) || nb::isinstance<nb::int_>(token)) {
       tokens_ = {*self.read_token(function_, "token", token)};

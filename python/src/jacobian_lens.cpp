@@ -65,10 +65,10 @@ std::string jacobian_lens_describe(const JacobianLens& self) {
 constexpr const char* jacobian_lens_class_doc =
     R"(What each layer's stream means for the last one (Gurnee et al. 2026): Model.jacobian_lens() finds it, and lens(jacobian=) uses it.
 
-jacobians [L-1,E,E]: of each layer but the last the derivative of the stream after the last layer, before the last norm, by what
-stands after that layer; a mean over rows and prompts. JacobianLens(jacobians, prompts) makes one of arrays. merge() is the mean
-over the prompts of both, so that several machines can share the work. save() and load(): a .safetensors file. from_torch() and
-to_torch(): the .pt file of TransformerLens.
+jacobians [L-1,E,E] has, for each layer but the last, the derivative of the stream after the last layer (before the last norm) by the
+stream after that layer, as a mean over rows and prompts. JacobianLens(jacobians, prompts) makes a lens from arrays. merge() gives the
+mean over the prompts of both, so that several machines can share the work. save() and load() use a .safetensors file, from_torch()
+and to_torch() the .pt file of TransformerLens.
 
 >>> import attend
 >>> model = attend.Model.load("tiny")
@@ -81,12 +81,14 @@ to_torch(): the .pt file of TransformerLens.
 (3, 3))";
 
 constexpr const char* fit_doc =
-    R"(The mean derivative of the stream after the last layer by that after each layer before it: an attend.JacobianLens.
+    R"(The mean derivative of the stream after the last layer by the stream after each earlier layer: an attend.JacobianLens.
 
-ids: a prompt, or a list of them, whose mean it is. Each takes about as long as E passes over it; longer ones say more about far
-words. skip: so many rows at the beginning are of no mean, nor is the last. block: so many of the E numbers go back in one pass,
-which takes memory and changes nothing else. progress is called with the share that is done. ValueError for fewer than skip + 2
-tokens, for encoders and for encoder-decoders.)";
+ids: a prompt, or a list of prompts to take the mean over. Each takes about as long as E passes over it. Longer prompts say more about
+distant words.
+skip: how many rows at the beginning are left out of the mean; the last row is left out too.
+block: how many of the E numbers go back in one pass. More take more memory; the result is the same.
+progress: called with the share done.
+Raises ValueError for fewer than skip + 2 tokens, for encoders and for encoder-decoders.)";
 
 }  // namespace
 
@@ -132,7 +134,7 @@ void bind_jacobian_lens(nb::module_& m, nb::class_<Loaded>& model) {
             return call("JacobianLens.load", [&] { return JacobianLens::load(from); });
           },
           nb::arg("path"), nb::sig("def load(path: str | os.PathLike[str] | bytes) -> JacobianLens"),
-          "Reads a .safetensors file; OSError where it is no Jacobian lens.")
+          "Reads a .safetensors file; OSError where it is not a Jacobian lens.")
       .def(
           "to_torch",
           [torch_files](nb::handle_t<JacobianLens> self, nb::handle path) { torch_files().attr("write")(self, path); },
@@ -141,7 +143,7 @@ void bind_jacobian_lens(nb::module_& m, nb::class_<Loaded>& model) {
       .def_static(
           "from_torch", [torch_files](nb::handle path) { return nb::object(torch_files().attr("read")(path)); },
           nb::arg("path"), nb::sig("def from_torch(path: str | os.PathLike[str] | bytes) -> JacobianLens"),
-          "Reads the .pt file of TransformerLens, by torch's loader of weights alone; ValueError where it is none.")
+          "Reads the .pt file of TransformerLens with torch's weights-only loader; ValueError where it is not one.")
       .def("__repr__", &jacobian_lens_describe);
   model.def("jacobian_lens", &fit, nb::arg("ids"), nb::arg("skip") = 16, nb::arg("block") = 32,
             nb::arg("progress") = nb::none(),

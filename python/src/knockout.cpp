@@ -60,12 +60,14 @@ std::string knockout_describe(const GivenKnockout& self) {
 }
 
 constexpr const char* knockout_doc =
-    R"(Rows of attention that may not see keys: edits=[...] of Model.forward() and others (Geva et al. 2023).
+    R"(Rows of attention that may not see some keys, for edits=[...] of Model.forward() and others (Geva et al. 2023).
 
-keys and rows are positions in the sequence, from the end where they are below 0; rows None: all, also those that generate()
-adds. layer and head as in attend.Edit, None: all. attention: "self"; of an encoder-decoder also "cross", where rows are the
-decoder's and keys the encoder's, or "encoder". Softmax is over the other keys, to the bit what attend.attention() gives with
-that mask, and no matrix of all pairs is made; a row that sees no key gets zeros.
+keys, rows: positions in the sequence, below 0 from the end. rows None: all, also those that generate() adds.
+layer, head: as in attend.Edit; None: all.
+attention: "self"; in an encoder-decoder also "cross", where rows are the decoder's and keys the encoder's, or "encoder".
+
+The softmax is over the other keys, with the same bits as attend.attention() gives with that mask. No matrix of all pairs is made. A
+row that sees no key gets zeros.
 
 >>> import attend
 >>> model = attend.Model.load("tiny")

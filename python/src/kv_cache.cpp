@@ -74,10 +74,11 @@ struct Cache {
 
 constexpr const char* kv_cache_class_doc = R"(Keys [B,Hkv,T,D] and values [B,Hkv,T,Dv] whose T grows, for decoding.
 
-Appending never moves what is there, and forks share it. dtype is float32, bfloat16 or float16; or int8, which keeps
-each row of a head as whole numbers from -127 to 127 and a float32 scale, its largest magnitude / 127: half of bfloat16's
-memory and time, each element to half a scale (keys() and values() give float32; queries are float32, bfloat16 or float16;
-a row with NaN or infinity is NaN). Raises ValueError for a size below 1, TypeError for another dtype.
+Appending never moves what is there, and forks share it. dtype is float32, bfloat16, float16 or int8. int8 keeps each row
+of a head as whole numbers from -127 to 127 and a float32 scale, the row's largest magnitude / 127. This takes half of
+bfloat16's memory and time, and keeps each element to within half a scale. keys() and values() then give float32, queries
+are float32, bfloat16 or float16, and a row with NaN or infinity is NaN. Raises ValueError for a size below 1 and
+TypeError for another dtype.
 
 >>> import numpy, attend
 >>> cache = attend.KvCache(batch=1, heads=2, d_k=8, d_v=8)
@@ -105,11 +106,11 @@ Where causal, window or alibi_slopes need an offset and none is given, it is "bo
 positions. The bits are those of attention() over the same keys in one array.)";
 
 constexpr const char* kv_cache_weights_doc =
-    R"(attend.attention_weights() of q [B,H,Tq,D] over the cache's keys, where they lie: [B,H,queries,keys].
+    R"(attend.attention_weights() of q [B,H,Tq,D] over the cache's keys, read in place: [B,H,queries,keys].
 
-lse and lse_low [B,H,Tq] are what attention() of the cache returned for the same options, None: computed first. queries
-and keys are (begin, end), None all of them. The bits are those over the same keys in one array, but of int8, whose logits
-are those of attention().
+lse and lse_low [B,H,Tq] are what the cache's attention() returned for the same options; None: they are computed first.
+queries and keys are (begin, end); None: all. The bits are those over the same keys in one array, except for int8, whose
+logits are those of attention().
 
 >>> import numpy, attend
 >>> x = numpy.random.default_rng(0).standard_normal((1, 2, 300, 8), numpy.float32)
@@ -163,7 +164,8 @@ void bind_kv_cache(nb::module_& m) {
             return Cache{self.cache.fork(length), self.kind};
           },
           nb::arg("length"),
-          "A cache of the first length positions, which shares their memory; neither sees what the other does later.")
+          "A cache of the first length positions, which shares their memory. Neither cache sees what is done to the "
+          "other later.")
       .def("attention", &Cache::attention, nb::arg("q").none(), nb::kw_only(), nb::arg("return_lse") = false,
            nb::arg("return_lse_low") = false, nb::arg("options"),
            nb::sig(signature_with_lse("attention", "self, q: ArrayT, *, " + options_signature()).c_str()),

@@ -144,7 +144,7 @@ nb::dict model_weights(const Loaded& self, std::optional<std::int64_t> layer, bo
   nb::dict all;
   for (auto& [name, tensor] : call("Model.weights", [&] {
          if (!layer && encoder)
-           throw Error(ErrorCode::bad_value, "Model.weights", "encoder is of a layer, and layer is None");
+           throw Error(ErrorCode::bad_value, "Model.weights", "encoder needs a layer, and layer is None");
          return layer ? self.model.weights(*layer, encoder) : self.model.weights();
        }))
     all[name.c_str()] = read_only(std::move(tensor));
@@ -179,10 +179,11 @@ std::int64_t kept_bytes_(const Loaded& self, nb::handle keep, nb::handle tokens)
 }
 
 constexpr const char* means_doc =
-    R"(Means of what passes over several texts, or lists of ids, compute at places, as keep of forward() names them.
+    R"(Means of what passes over several texts (or lists of ids) compute at places, named as for forward(keep=).
 
-Over all their tokens: [C], and of all layers [L,C], which Edit(set=) and ablate(set=) take ("z": what the literature calls mean
-ablation). by_position: over the texts at each position, [T,C] or [L,T,C], T of the longest.
+The mean is over all tokens: [C] for a place in one layer, [L,C] for all layers. Edit(set=) and ablate(set=) take it; for "z" this is
+what the literature calls mean ablation. by_position: the mean over the texts at each position, [T,C] or [L,T,C], where T is the
+longest text's length.
 
 >>> import attend
 >>> model = attend.Model.load("tiny")
@@ -195,12 +196,12 @@ ablation). by_position: over the texts at each position, [T,C] or [L,T,C], T of 
 True)";
 
 constexpr const char* model_weights_doc =
-    R"(The weights of a layer, or with None of the model around them, float32 and read-only; quantized ones as numbers.
+    R"(The weights of a layer, or with None of the model around the layers: float32 and read-only, quantized weights as numbers.
 
-Of a layer, where y = W x + b: "W_Q" [H,D,E], "W_K" and "W_V" [Hkv,D,E], "W_O" [H,E,D], "W_in" and "W_gate" [F,E], "W_out"
-[E,F], "b_Q", ..., and norms, "attention_norm", "mlp_norm", "attention_norm_bias", ... [E]; of an encoder-decoder "cross_W_Q", ...
-too, and with encoder those of its encoder. With None: "embeddings" [vocabulary,E], "norm" and "W_output" [vocabulary,E]. A
-Gemma's norms are 1 + those of its file.
+A layer has, where y = W x + b: "W_Q" [H,D,E], "W_K" and "W_V" [Hkv,D,E], "W_O" [H,E,D], "W_in" and "W_gate" [F,E], "W_out" [E,F],
+"b_Q", ..., and its norms, "attention_norm", "mlp_norm", "attention_norm_bias", ... [E]. An encoder-decoder's layer has "cross_W_Q",
+... too; encoder=True gives a layer of its encoder. With None there are "embeddings" [vocabulary,E], "norm" and "W_output"
+[vocabulary,E]. A Gemma's norms are 1 + those in its file.
 
 >>> import attend
 >>> model = attend.Model.load("tiny")
@@ -256,11 +257,12 @@ nb::tuple reduced(const Loaded& self) {
 }
 
 constexpr const char* model_class_doc =
-    R"(A pretrained Transformer: of BERT's, GPT-2's, Llama's and other families (docs/models.md lists them).
+    R"(A pretrained Transformer from the families of BERT, GPT-2, Llama and others (docs/models.md lists them).
 
-Model.load() opens a Hugging Face folder, or a GGUF file. It computes in float32 or bfloat16, as eager Transformers
-does (and back, gradient(), to no weights); what is not known of a model is an OSError that names it, never a guess. Any number of threads may call
-one. Results are NumPy arrays of float32, the same bits for any number of threads, and for a sequence alone or among others.
+Model.load() opens a Hugging Face folder or a GGUF file. The model computes in float32 or bfloat16, as eager Transformers does. It
+also computes gradients (gradient()), but none for its weights. If something about a model is not known here, load() raises an
+OSError that names it and never guesses. Any number of threads may call one model. Results are NumPy arrays of float32. They have the
+same bits for any number of threads, and for a sequence alone or among others.
 
 >>> import attend
 >>> model = attend.Model.load("tiny")  # a folder with config.json and model.safetensors
@@ -278,18 +280,17 @@ one. Results are NumPy arrays of float32, the same bits for any number of thread
 (3, (1, 16)))";
 
 constexpr const char* load_doc =
-    R"(A folder with config.json and model.safetensors or its shards, a .gguf file, or the name of one in
-attend's cache or Hugging Face's, "sentence-transformers/all-MiniLM-L6-v2" (attend model --list); no network is asked.
+    R"(path: a folder with config.json and model.safetensors or its shards; a .gguf file; or the name of a model in attend's cache or
+Hugging Face's, such as "sentence-transformers/all-MiniLM-L6-v2" (attend model --list shows the names). Nothing is downloaded.
 
-dtype: float32 or bfloat16, that it computes in; None: that of config.json, float16 as float32; quantized weights stay as they
-are. Weights of that dtype stay in the file, which must not change meanwhile.
+dtype: compute in float32 or bfloat16. None: the dtype in config.json, with float16 computed as float32. Quantized weights stay as
+they are. Weights in that dtype are read from the file while the model is used, so the file must not change.
 
-activations: 'exact'; or what layers multiply their weights by is rounded, for speed: 'fast' to 16 bits, where weights are
-quantized, 'int8' to 8 bits, and other weights become Q8_0, all else float32. forward(), generate(), embed(), record() and tasks
-take such a model, gradients and analyses do not: ValueError.
+activations: 'exact', or rounded for speed before layers multiply them by their weights. 'fast' rounds to 16 bits where weights are
+quantized. 'int8' rounds to 8 bits, and other weights become Q8_0. All else is float32. forward(), generate(), embed(), record() and
+tasks take such a model; gradients and analyses raise ValueError.
 
-Raises OSError, which lists all that is missing, unexpected or of
-another shape, and names what is not known here.)";
+Raises OSError, which lists everything that is missing, unexpected or of another shape, and names what is not known here.)";
 
 }  // namespace
 
@@ -317,10 +318,11 @@ void bind_model(nb::module_& m) {
            nb::sig("def encoder_states(self, ids: Any, starts: Any = None, edits: Sequence[Edit | Knockout] | None = "
                    "None) -> "
                    "numpy.ndarray"),
-           "What an encoder-decoder's encoder makes of ids [N], or of a text: [N,E], which its decoder reads and "
-           "logits() does not take. starts and edits as in forward(). ValueError for other models.")
+           "What an encoder-decoder's encoder makes of ids [N] or a text: [N,E], which its decoder reads. logits() "
+           "does not take it. starts and edits are as for forward(). ValueError for other models.")
       .def("logits", &logits, nb::arg("hidden"), nb::sig("def logits(self, hidden: ArrayT) -> ArrayT"),
-           "hidden [...,E] to logits [...,vocabulary], float32; ValueError for encoders and bare models.")
+           "hidden [...,E] to logits [...,vocabulary], float32. ValueError for encoders and for models without an "
+           "output layer.")
       .def("means", &means_, nb::arg("texts"), nb::arg("keep"), nb::arg("by_position") = false,
            nb::sig(
                "def means(self, texts: Sequence[str | Ids], keep: Sequence[str | tuple[str, int]], by_position: bool "
@@ -328,9 +330,8 @@ void bind_model(nb::module_& m) {
            means_doc)
       .def("kept_bytes", &kept_bytes_, nb::arg("keep"), nb::arg("tokens"),
            nb::sig("def kept_bytes(self, keep: Sequence[str | tuple[str, int]], tokens: int) -> int"),
-           "Bytes of the arrays that forward(keep=) gives of so many tokens, an encoder's as many as its decoder's; "
-           "ValueError for a "
-           "place that the model does not have.")
+           "The bytes of the arrays that forward(keep=) gives for that many tokens, in the encoder as in the decoder. "
+           "ValueError for a place that the model does not have.")
       .def("weights", &model_weights, nb::arg("layer") = nb::none(), nb::arg("encoder") = false,
            nb::sig("def weights(self, layer: int | None = None, encoder: bool = False) -> dict[str, numpy.ndarray]"),
            model_weights_doc)
@@ -339,7 +340,7 @@ void bind_model(nb::module_& m) {
       .def_prop_ro(
           "weight_names", [](const Loaded& self) { return self.model.weight_names(); },
           nb::sig("def weight_names(self) -> list[str]"),
-          "The names of its tensors, as Transformers has them, also of a GGUF file, for weight().")
+          "The names of its tensors for weight(), as Transformers has them, also for a GGUF file.")
       .def("__repr__", &model_describe);
   bind_model_cache(m, model);
   bind_model_forward(model);

@@ -29,11 +29,11 @@ SequenceCache cache(const Loaded& self, nb::handle dtype) {
 constexpr const char* cache_doc =
     R"(The keys and values of one sequence in every layer of a decoder: Model.cache() makes it.
 
-len() says of how many tokens. It holds copies of none: fork() shares what is full.)";
+len() is the number of tokens in it. fork() shares the blocks that are full instead of copying them.)";
 
 constexpr const char* cache_method_doc = R"(An empty ModelCache for one sequence; ValueError for encoders.
 
-dtype: None, that of the model; or int8 (attend.KvCache has what that changes).)";
+dtype: None for the model's dtype, or int8 (attend.KvCache says what that changes).)";
 
 }  // namespace
 
@@ -72,9 +72,9 @@ void bind_model_cache(nb::module_& m, nb::class_<Loaded>& model) {
     ModelCache& cache = idle("ModelCache.fork", self);
     return call("ModelCache.fork", [&] { return SequenceCache{cache}; });
   };
-  constexpr const char* fork_doc = "A cache of the same tokens; neither sees what comes to the other later.";
+  constexpr const char* fork_doc = "A cache with the same tokens. Neither sees what is added to the other later.";
   nb::class_<SequenceCache> of_model(m, "ModelCache", cache_doc);
-  refuses_pickle(of_model, "it is of a model in this process: forward() of its ids fills another");
+  refuses_pickle(of_model, "it belongs to a model in this process: forward() of its ids fills another");
   of_model.def("__len__", [](const SequenceCache& self) { return self.cache.length(); })
       .def(
           "truncate",

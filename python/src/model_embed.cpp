@@ -39,7 +39,7 @@ std::optional<std::vector<std::string>> read_sentences(nb::handle given) {
     for (std::size_t n = 1; n < nb::len(all); ++n)
       if (nb::isinstance<nb::str>(all[n]))
         throw nb::type_error((std::string(embed_function) + ": ids[" + std::to_string(n) +
-                              "] is a text, and what stands before it is none: " + repr_of(all[n]))
+                              "] is a text, but the entries before it are not: " + repr_of(all[n]))
                                  .c_str());
     return std::nullopt;
   }
@@ -92,16 +92,17 @@ nb::object embed(const Loaded& self, nb::handle sentences, nb::handle prompt, nb
 }
 
 constexpr const char* embed_doc =
-    R"(Sentences to vectors, [N,V] float32 in the order given: those of sentence-transformers for the folder.
+    R"(Turn sentences into vectors [N,V], float32, in the order given. They are those of sentence-transformers for the folder.
 
-sentences: a list of texts, or one. Or ids, with starts, types and edits as in forward(): a vector for each sequence.
-prompt: what stands before each sentence, by the name of one of info.prompts or as a text; None: the folder's default.
-normalize: True, vectors of length 1; False, without the folder's last Normalize; None: as the folder says.
-truncate: longer ones are cut at info.max_seq_length tokens; False: ValueError. return_cut: (vectors, how many were cut).
-progress: True, a bar (tqdm's where it is installed); or a function, called with the share done.
+sentences: a list of texts, or one text. Or ids, with starts, types and edits as for forward(): a vector for each sequence.
+prompt: what to put before each sentence, as a text or by the name of one of info.prompts; None: the folder's default.
+normalize: True for vectors of length 1; False to leave out the folder's last Normalize; None: as the folder says.
+truncate: cut longer sentences at info.max_seq_length tokens; False: they raise ValueError.
+return_cut: return (vectors, how many were cut).
+progress: True shows a bar (tqdm's if it is installed); a function is called with the share done.
 
-Raises OSError where modules.json or what it names says what is not known here, and where the model has a task's head
-(info.head) and no modules.json; info.embeds is False then.)";
+Raises OSError where modules.json, or a file that it names, says something that is not known here, and where the model has a task's
+head (info.head) and no modules.json. info.embeds is False then.)";
 
 // What goes in says what comes out; the last of each has all arguments, for help() and inspect.
 std::string embed_signature() {

@@ -84,7 +84,8 @@ nb::object forward(const Loaded& self, nb::handle ids, nb::handle starts, nb::ha
                    nb::handle observe) {
   if (const auto several = read_several(ids)) {
     if (!starts.is_none() || !decoder_starts.is_none())
-      throw Error(ErrorCode::bad_value, forward_function, "starts are of ids in one list, and there are several lists");
+      throw Error(ErrorCode::bad_value, forward_function,
+                  "starts are for ids in one list, and there are several lists");
     return forward_several(self, ids, *several, types, caches, edits, decoder_ids, keep, observe);
   }
   const CallArguments given(self, forward_function, ids, starts, types, caches, edits, decoder_ids, decoder_starts);
@@ -96,23 +97,25 @@ nb::object forward(const Loaded& self, nb::handle ids, nb::handle starts, nb::ha
 }
 
 constexpr const char* forward_doc =
-    R"(ids [N], or a text that the model's tokenizer takes, to the last hidden states [N,E], after
-the last norm.
+    R"(The last hidden states [N,E], after the last norm, for ids [N] or for a text that the model's tokenizer takes.
 
-starts: [sequences + 1], where each of several sequences begins, and the end. types: [N], BERT's token_type_ids; None: 0.
-caches: of a decoder, a ModelCache for each sequence: what came before it, and now it too. decoder_ids: of an
-encoder-decoder, its decoder's text so far, which begins with info.start: the hidden states are this text's, and
-encoder_states() has those of ids; decoder_starts as starts. A cache keeps what the encoder made of ids, which are [] from the second call on. edits: what is set to
-something else on the way (attend.Edit), and rows that may not see keys (attend.Knockout).
+starts: [sequences + 1], where each of several sequences begins, and the end.
+types: [N], BERT's token_type_ids; None: 0.
+caches: for a decoder, a ModelCache for each sequence. It holds what came before these ids, and afterwards these ids too.
+decoder_ids, decoder_starts: for an encoder-decoder, its decoder's text so far, which begins with info.start. The hidden states are
+those of this text; encoder_states() gives those of ids. A cache keeps what the encoder made of ids, so ids are [] from the second
+call on.
+edits: changes on the way: attend.Edit sets something else at a place, and attend.Knockout hides keys from rows.
+keep: places whose numbers are returned too, as (hidden, kept). ("z", 23) gives kept["z", 23], that layer's [N,H*Dv]; "mlp" gives
+kept["mlp"], all layers [L,N,E]. All are float32; docs/why.md lists the places.
+observe: called with each place's name, its layer and its numbers, as they come.
 
-keep: what is computed on the way and given too, as (hidden, kept): of ("z", 23) kept["z", 23] is that layer's [N,H*Dv], of
-"mlp" kept["mlp"] is that of all layers [L,N,E], float32; docs/why.md lists the places. observe is called with each place's
-name, its layer and its numbers, as they come. If it raises ValueError (ids
-outside the vocabulary, sequences that are too long, NaN in a result, ...), caches are as they were.
+A list of texts, or of lists of ids, gives the list of their hidden states, in one pass. Each has the bits that it has alone. With keep
+it gives (hidden, kept), where kept is a list of dicts. edits apply to all texts, with rows counted in each, or are a list of edits for
+each text. types, caches and decoder_ids are lists with one entry for each.
 
-Of a list of texts, or of lists of ids, the list of their hidden states, in one pass; each has the bits that it has alone. With keep
-(hidden, kept), a list of dicts. edits are of all texts, their rows counted in each, or a list of edits for each; types, caches and
-decoder_ids are lists with one for each.)";
+Raises ValueError for ids outside the vocabulary, sequences that are too long, NaN in a result, and the like. Caches are then as they
+were.)";
 
 // With keep, what is kept comes too.
 std::string forward_signature() {

@@ -119,29 +119,33 @@ nb::object generate(const Loaded& self, nb::handle ids, std::int64_t max_new_tok
 }
 
 constexpr const char* generate_doc =
-    R"(The ids that follow ids [N], without the one that ends them: [n] int64. Of a text, the text without the stop string
-that ended it. Of a list of texts or of ids, the list of what follows each: all grow in one pass a step, up to 32 at once,
-each to its own end.
+    R"(Go on with a text. For ids [N] it gives the ids that follow, without the one that ends them: [n] int64. For a text it gives the text
+that follows, without the stop string that ended it. For a list of texts or of ids it gives the list of what follows each. These grow
+together, up to 32 in one pass, each to its own end. For an encoder-decoder, ids are its encoder's, and it gives the decoder's ids
+after info.start.
 
-Of an encoder-decoder ids are its encoder's, and those of its decoder, after info.start, are given.
-
-The settings have the names and the meaning of Transformers' GenerationConfig. What is not given is as the folder's
-generation_config.json says: info.generation. Without either, the likeliest token is taken each time.
-- temperature: 0 takes the likeliest token, above 0 one is drawn by seed from softmax(logits / temperature), of which top_k,
+The settings have the names and meanings of Transformers' GenerationConfig. By default they are what the folder's
+generation_config.json says (info.generation). Without either, the likeliest token is taken each time.
+- temperature: 0 takes the likeliest token. Above 0 a token is drawn by seed from softmax(logits / temperature), of which top_k,
   top_p and min_p keep a part, in this order
 - sequence_bias {(id, ...): number}, repetition_penalty, no_repeat_ngram_size, bad_words_ids, min_length, min_new_tokens,
   suppress_tokens, begin_suppress_tokens, forced_bos_token_id and forced_eos_token_id change the logits before that
 - stop_strings: the text ends with the token that completes one of these
 - num_beams above 1 keeps that many texts, those with the largest sums of log probabilities; length_penalty and early_stopping
-  (True, False or 'never') are of these
-- num_return_sequences above 1 gives a list of texts or of ids: the best of beams, or as many draws, by seed, seed + 1, ...
+  (True, False or 'never') are for beams
+- num_return_sequences above 1 gives a list of texts or of ids: the best beams, or as many draws, by seed, seed + 1, ...
 
-end: the ids that end the text; None: info.end. on_token is called with each new id, on_text with what each adds to the text
-once it can't change; where one gives False, the text ends there. cache: a ModelCache. What it has read of the prompt's
-beginning is not computed again; then it has read all but the last token, so that a conversation goes on with the whole text
-and the same cache. Of a list, prompt n has what generate() gives it alone, by seed + n, on_token is called with n and the id,
-and on_text and cache are refused. An edit without rows is of every token, one with rows of the prompt, which is one then. keep
-and observe as in forward(), of one prompt: (text, kept), the rows of the prompt and one of each new token but the last.
+end: the ids that end the text; None: info.end.
+on_token, on_text: on_token is called with each new id, and on_text with what each id adds to the text, once that can't change. If one
+returns False, the text ends there.
+cache: a ModelCache. What it has read of the prompt's beginning is not computed again. Afterwards it has read all but the last token,
+so a conversation can go on with the whole text and the same cache.
+edits: an edit without rows applies to every token. Rows are rows of the prompt, and need a single prompt.
+keep, observe: as for forward(), for one prompt: it gives (text, kept), with the rows of the prompt and one row for each new token
+except the last.
+
+In a list, prompt n gets what generate() gives it alone with seed + n. on_token is called with n and the id; on_text and cache are
+refused.
 
 >>> import attend
 >>> model = attend.Model.load("tiny")

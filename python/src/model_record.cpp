@@ -84,11 +84,11 @@ Page show(const Loaded& self, nb::handle text, bool live, nb::handle second, nb:
   if (budget) options.budget = *budget;
   const auto refuse = [&](const std::string& what) { throw Error(ErrorCode::bad_value, function, what); };
   if (!live && (options.second || options.why || options.against))
-    refuse("second, why and against are asked of the model: live=True puts it into the page");
+    refuse("second, why and against need the model in the page: pass live=True");
   if (live && strict) refuse("strict: a page with live=True leaves nothing out");
   if (options.against && !options.why) refuse("against: nothing uses it without why");
-  if (options.second && info.decoder()) refuse("second: sentences are compared by an encoder");
-  if ((options.why || chat) && !info.decoder()) refuse("why and chat are of decoders, and this is an encoder");
+  if (options.second && info.decoder()) refuse("second: only an encoder compares sentences");
+  if ((options.why || chat) && !info.decoder()) refuse("why and chat need a decoder, and this is an encoder");
   (void)self.tokenizer(function);
   if (options.why) (void)self.read_token(function, "why", why);
   if (options.against) (void)self.read_token(function, "against", against);
@@ -107,13 +107,16 @@ Page show(const Loaded& self, nb::handle text, bool live, nb::handle second, nb:
 }
 
 constexpr const char* show_doc =
-    R"(A text on a page that shows every head of the model: an attend.Page, which a notebook shows in a frame.
+    R"(A page that shows every head of the model on a text: an attend.Page, which a notebook shows in a frame.
 
-live: the page has the model itself, in 8 bits a number (a .gguf file as it is), and computes whatever is typed, offline; second
-is then a sentence that an encoder compares the text with, why a decoder's next token such as " Paris", against another one that
-it is told from. Else the page has a recording of the text, with queries and keys. chat: the text is what someone says to the
-model. budget: bytes that the page may take; None: 64 MB, and 150 MB live. Past it, a recording's page leaves out queries and keys
-of the layers with the broadest heads (Page.left_out); strict: ValueError in place of that, as for a live model that is too large.
+live: put the model itself into the page, in 8 bits a number (a .gguf file as it is). The page then computes whatever is typed,
+offline. Without live, the page has a recording of the text, with queries and keys.
+second, why, against: with live. second is a sentence that an encoder compares the text with. why is a decoder's next token, such as
+" Paris", and against another token to tell it from.
+chat: the text is a message to the model, put into its chat template.
+budget: bytes that the page may take; None: 64 MB, and 150 MB live. Beyond it, a recording's page leaves out queries and keys of the
+layers with the broadest heads (Page.left_out).
+strict: raise ValueError instead of leaving out. A live model that is too large always does.
 
 >>> import attend
 >>> page = attend.Model.load("tiny").show("the cat sat")
@@ -124,12 +127,14 @@ of the layers with the broadest heads (Page.left_out); strict: ValueError in pla
 constexpr const char* record_doc =
     R"(What every head attends to while the model computes ids [N], or a text: an attend.Recording.
 
-Of a text it has the tokens; of ids, recording.tokens = model.tokenizer names them.
-With max_new_tokens, of a generation: of the likeliest tokens that follow, too. An encoder-decoder is given decoder_ids as
-in forward(), or max_new_tokens; without either, its encoder alone is recorded. top, map: how many keys of each row, and how
-many blocks of rows and columns, are kept; keep="qk" keeps queries and keys, from which any part of the weights is exact.
-key_sizes=True keeps of each key what it carries, abs(W_O v), so that all of it is known by norm, too: heads(by="norm").
-Raises ValueError where that would pass budget, in bytes.)";
+A text's recording has its tokens; after ids, recording.tokens = model.tokenizer names them.
+
+max_new_tokens: record a generation: the likeliest tokens that follow are recorded too.
+decoder_ids: for an encoder-decoder, as for forward(). Without decoder_ids and max_new_tokens, only its encoder is recorded.
+top, map: how many keys of each row are kept, and how many blocks of rows and columns.
+keep: "qk" keeps queries and keys, from which any part of the weights can be made exactly.
+key_sizes: True keeps what each key carries, abs(W_O v), so that everything is known by norm too: heads(by="norm").
+budget: in bytes; a recording that would be larger raises ValueError.)";
 
 }  // namespace
 

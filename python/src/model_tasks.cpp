@@ -170,12 +170,14 @@ nb::object task_logits_(const Loaded& self, nb::handle ids, nb::handle starts, n
 }
 
 constexpr const char* classify_doc =
-    R"(The classes of texts or of pairs of texts, an attend.Classification: scores and logits [N,labels].
+    R"(Classify texts or pairs of texts: an attend.Classification with scores and logits [N,labels].
 
-For a model with a head for sequence classification (info.task is "classify"; info.labels). texts: a text, a pair in a tuple, or a
-list of these. function: "softmax", "sigmoid" or "none"; None: as Transformers' pipeline has it, by config.json's problem_type.
-max_tokens: longer ones are cut there; None: as the folder says. Of a pair the longer text is cut first. truncate: False: ValueError
-for longer ones. progress: True, a bar (tqdm's where it is installed); or a function, called with the share done.
+For a model with a head for sequence classification (info.task is "classify"; its labels are info.labels).
+texts: a text, a pair in a tuple, or a list of these.
+function: "softmax", "sigmoid" or "none"; None: as in Transformers' pipeline, by problem_type in config.json.
+max_tokens: cut longer texts there; None: as the folder says. In a pair, the longer text is cut first.
+truncate: False raises ValueError for longer texts.
+progress: True shows a bar (tqdm's if it is installed); a function is called with the share done.
 
     model = attend.Model.load("distilbert-sst2")
     model.classify(["a fine film", "dull"]).best()  # [('POSITIVE', 0.99), ('NEGATIVE', 0.99)]
@@ -183,31 +185,38 @@ for longer ones. progress: True, a bar (tqdm's where it is installed); or a func
 Raises ValueError for a model of another task.)";
 
 constexpr const char* rank_doc =
-    R"(Passages by how well they answer a query, best first: a list of attend.Ranked(passage, score, text).
+    R"(Rank passages by how well they answer a query, best first: a list of attend.Ranked(passage, score, text).
 
-What CrossEncoder.rank() of sentence-transformers gives, for a model of one label. count: so many of the best; None: all. function:
-"sigmoid" or "none"; None: what the folder says, else sigmoid. prompt: what stands before the query; None: the folder's default.
-max_tokens and progress: as classify() has them. Raises ValueError for a model of another task, or of more labels.
+It gives what CrossEncoder.rank() of sentence-transformers gives, for a model with one label.
+count: how many of the best; None: all.
+function: "sigmoid" or "none"; None: what the folder says, else sigmoid.
+prompt: what to put before the query; None: the folder's default.
+max_tokens, progress: as for classify().
+Raises ValueError for a model with another task or with more labels.
 
     model = attend.Model.load("ms-marco-MiniLM-L6-v2")
     model.rank("who wrote Faust?", passages, count=3)[0].text)";
 
-constexpr const char* tag_doc = R"(Spans of a text that have a label, an attend.Tagged; of a list of texts a list.
+constexpr const char* tag_doc =
+    R"(Find the labelled spans of a text: an attend.Tagged, or for a list of texts a list of them.
 
-For a model with a head for token classification (info.task is "tag"). aggregation: what makes spans of tokens, as Transformers'
-pipeline has it: "simple", neighbours of one label, by B- and I- before it; "first", "max" or "average", the same of words, by their
-first token, their token of the highest score or the mean of their tokens; "none", each token by itself. without: labels that are
-left out. max_tokens, truncate and progress: as classify() has them. start and end of a span count characters: text[start:end].)";
+For a model with a head for token classification (info.task is "tag").
+aggregation: how tokens become spans, as in Transformers' pipeline. "simple" joins neighbours with one label, by the B- and I- before
+it. "first", "max" and "average" do the same with whole words, by their first token, their token with the highest score or the mean of
+their tokens. "none" keeps each token by itself.
+without: labels to leave out.
+max_tokens, truncate, progress: as for classify().
+A span's start and end count characters: text[start:end].)";
 
 constexpr const char* fill_doc =
-    R"(For each mask of the text, in order, the `count` likeliest words, falling: a list of lists of attend.Filling.
+    R"(For each mask in the text, in order, the `count` likeliest words, likeliest first: a list of lists of attend.Filling.
 
 For a model with a head for masked words (info.task is "fill"). Raises ValueError for a text without a mask.)";
 
 constexpr const char* task_logits_doc = R"(The logits that a task's head gives for ids, or for a text, float32.
 
-For sequence classification [sequences,labels], for token classification [N,labels], for masked words [N,V]. starts, types and edits:
-as forward() has them.)";
+For sequence classification [sequences,labels], for token classification [N,labels], for masked words [N,V]. starts, types and edits
+are as for forward().)";
 
 }  // namespace
 

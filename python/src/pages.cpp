@@ -22,10 +22,10 @@ namespace attend::python {
 namespace {
 
 constexpr const char* page_doc =
-    R"(One HTML page, of a recording or with a model in it: Recording.show() and Model.show() make it.
+    R"(An HTML page that shows a recording or has a model in it. Recording.show() and Model.show() make it.
 
-At the end of a notebook's cell it is shown in a frame of its own; save() writes it as a file, which opens without a network.
-It computes where attend was built with that page (wheels are); else it is a picture with words, and note says so.)";
+At the end of a notebook's cell it is shown in a frame of its own. save() writes it as a file, which opens without a network. It
+computes if attend was built with that page (wheels are); else it is a picture with words, and note says so.)";
 
 Page recording_page_(const Recording& recording, const std::string& function, const std::string& head,
                      std::int64_t item, std::int64_t budget, bool strict) {
@@ -50,8 +50,8 @@ void bind_pages(nb::module_& m) {
     new (&self) Page{html, left_out, note};
   });
   page.def_ro("html", &Page::html, "the page, as text")
-      .def_ro("left_out", &Page::left_out, "what of the recording it leaves out, in words; '' where it has all of it")
-      .def_ro("note", &Page::note, "why it does not compute; '' where it does")
+      .def_ro("left_out", &Page::left_out, "what it leaves out of the recording, in words; '' if it has everything")
+      .def_ro("note", &Page::note, "why it does not compute; '' if it does")
       .def(
           "save",
           [](const Page& self, nb::handle path) {

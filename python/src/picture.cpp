@@ -185,20 +185,23 @@ void save(const Drawn& self, nb::handle path) {
 constexpr const char* picture_class_doc =
     R"(What picture(), token_strip(), head_grid() and token_links() give.
 
-A notebook shows it; print() draws it in the terminal (of a head_grid and token_links there is no such drawing); save()
-writes a file. It has its own copy of the numbers, and equal arguments give equal bytes.)";
+A notebook shows it. print() draws it in the terminal, except a head_grid or token_links. save() writes a file. It has its
+own copy of the numbers, and equal arguments give equal bytes.)";
 
 constexpr const char* picture_doc =
-    R"(A heat map of weights [Tq,Tk], or of each head of [H,Tq,Tk] (leading axes of 1 are dropped): a Picture.
+    R"(A heat map of weights [Tq,Tk], or one for each head of [H,Tq,Tk]: a Picture. Leading axes of 1 are dropped.
 
-rows and columns are the queries' and keys' tokens (without: their indices), heads the titles of the panels. Hidden pairs
-are hatched: those that are NaN or -inf, and those where mask (bool, broadcast to weights) is False. scale is "linear",
-"sqrt", "log" (of weights below a thousandth of the largest little is seen in it; where low is 0 it begins three to four
-decades below) or "diverging" (of values on both sides of 0: blue below, white, orange above, as far on both sides); low and high are the values of the lightest and the darkest colour, taken from the weights where they
-are equal. queries and keys are (begin, end): what the rows and columns stand for, if not 0 on one by one, as of a map of
-blocks; reduction says how a block became one value. All heads share one scale.
-Raises ValueError for shapes and tokens that do not fit, an unknown scale, a value below 0 on sqrt and log; TypeError for
-other dtypes.
+rows, columns: the queries' and keys' tokens; without them, their indices.
+heads: the titles of the panels.
+mask: bool, broadcast to weights. Pairs where it is False, and pairs that are NaN or -inf, are hidden: they are hatched.
+scale: "linear", "sqrt", "log" or "diverging". "log" shows little of weights below a thousandth of the largest; if low is 0 it begins
+three to four decades below the largest. "diverging" is for values on both sides of 0: blue below, white, orange above, as far on both
+sides. All heads share one scale.
+low, high: the values of the lightest and the darkest colour. If they are equal, the weights decide.
+queries, keys: (begin, end), what the rows and columns stand for if they do not count one by one from 0, as in a map of blocks.
+reduction: how a block became one value.
+Raises ValueError for shapes and tokens that do not fit, an unknown scale, and a value below 0 with sqrt or log; TypeError for other
+dtypes.
 
 >>> import attend
 >>> weights = [[1, float("nan"), float("nan")], [0.25, 0.75, float("nan")], [0.5, 0.25, 0.25]]
@@ -212,11 +215,11 @@ queries ↓    the      cat      sat
           0 │   ░░░░░▒▒▒▒▓▓▓▓▓███│ 1  ╱╱ hidden)";
 
 constexpr const char* token_strip_doc =
-    R"(Tokens on the colour of a value each (what they received, their lift, their entropy): a Picture.
+    R"(Tokens, each coloured by a value (what it received, its lift, its entropy): a Picture.
 
-values is [tokens]; NaN and -inf are hatched, no value. name says what the values are; scale, low and high are as in
+values is [tokens]; NaN and -inf count as no value and are hatched. name says what the values are. scale, low and high are as in
 picture(). Lines wrap, and begin with the index of their first token.
-Raises ValueError where there are not as many tokens as values or none, and else as picture().
+Raises ValueError where there are no tokens, or not as many as values, and otherwise as picture() does.
 
 >>> import attend
 >>> print(attend.token_strip(["the", "cat", "sat"], [0.25, 1.5, 1.25], name="received"))
@@ -227,8 +230,8 @@ received:
 constexpr const char* head_grid_doc =
     R"(Small maps of many heads, a row for each layer and a column for each head, on one scale: a Picture.
 
-maps is [L,H,Tq,Tk], or a list of arrays [H,Tq,Tk], one for each layer, as models of Transformers return attentions. rows
-and columns are the names of layers and heads (without: their indices); all else is as in picture().
+maps is [L,H,Tq,Tk], or a list of arrays [H,Tq,Tk], one for each layer, as Transformers' models return attentions. rows and
+columns are the names of layers and heads; without them, their indices. All else is as in picture().
 
 >>> import attend, numpy
 >>> attend.head_grid(numpy.eye(8).reshape(1, 1, 8, 8).repeat(2, 0).repeat(3, 1), title="2 layers of 3 heads")
@@ -237,10 +240,10 @@ and columns are the names of layers and heads (without: their indices); all else
 constexpr const char* token_links_doc =
     R"(Two columns of tokens, and a line from each query to each of its top keys, the denser the larger its weight: a Picture.
 
-top_keys [Tq,k] are int64, -1 for none, and top_weights [Tq,k] their weights, as attention's summary has them for each head;
-rows and columns are the queries' and the keys' tokens (without: their indices); scale, low and high are as in picture().
-The note below says how much of the queries' attention the lines show.
-Raises ValueError for shapes, tokens and keys that do not fit, and else as picture().
+top_keys [Tq,k] are int64, with -1 for none, and top_weights [Tq,k] their weights, as attention_summary() gives them for each
+head. rows and columns are the queries' and the keys' tokens; without them, their indices. scale, low and high are as in
+picture(). The note below the picture says how much of the queries' attention the lines show.
+Raises ValueError for shapes, tokens and keys that do not fit, and otherwise as picture() does.
 
 >>> import attend, numpy
 >>> words = ["the", "cat", "sat"]
@@ -267,7 +270,7 @@ void bind_picture(nb::module_& m) {
           },
           "The picture as the bytes of a PNG file.")
       .def("to_text", &to_text, nb::kw_only(), nb::arg("width") = 80, nb::arg("colour") = false,
-           "The picture for a terminal; of a head_grid and token_links its title alone.")
+           "The picture for a terminal; for a head_grid or token_links its title only.")
       .def("save", &save, nb::arg("path"), nb::sig("def save(self, path: str | os.PathLike[str]) -> None"),
            "Write .svg or .png, by the path's ending.")
       .def("_repr_svg_", [](const Drawn& self) { return self.svg; })

@@ -51,7 +51,7 @@ std::string plan_describe(const AttentionPlan& plan) {
 }
 
 constexpr const char* plan_doc =
-    R"(How attention() computes arguments of these shapes, and with how much memory, before it does.
+    R"(How attention() would compute arguments of these shapes, and with how much memory. Nothing is computed.
 
 q, k, v are shapes or arrays; dtype (default: q's own, or float32) is a name or a dtype of NumPy or PyTorch.
 Raises what attention() raises.
@@ -61,9 +61,9 @@ Raises what attention() raises.
 'decode')";
 
 constexpr const char* plan_backward_doc =
-    R"(How attention_backward() computes gradients for arguments of these shapes, and with how much memory.
+    R"(How attention_backward() would compute gradients for arguments of these shapes, and with how much memory.
 
-As plan(); dbias and the others of its kind as of attention_backward(), whose errors it raises.
+Like plan(). dbias and the other gradient keywords are those of attention_backward(), and so are the errors.
 
 >>> import attend
 >>> shape = (1, 8, 4096, 64)
@@ -87,14 +87,15 @@ void bind_plan(nb::module_& m) {
           "path", [](const AttentionPlan& plan) { return name_of(plan.path); },
           "\"reference\", \"fused\" or \"decode\"")
       .def_ro("target", &AttentionPlan::target, "of the kernels: baseline, avx2, avx512, avx512_bf16, neon")
-      .def_ro("tile_queries", &AttentionPlan::tile_queries, "query rows of a work item, the heads of a group together")
-      .def_ro("tile_keys", &AttentionPlan::tile_keys, "keys looked at in one piece")
-      .def_ro("key_ranges", &AttentionPlan::key_ranges, "work items that share the keys of a head, at most")
+      .def_ro("tile_queries", &AttentionPlan::tile_queries,
+              "query rows of a work item, counting the heads of a group together")
+      .def_ro("tile_keys", &AttentionPlan::tile_keys, "keys read in one piece")
+      .def_ro("key_ranges", &AttentionPlan::key_ranges, "how many work items share the keys of a head, at most")
       .def_ro("work_items", &AttentionPlan::work_items)
       .def_ro("threads", &AttentionPlan::threads, "at most")
       .def_ro("scratch_bytes", &AttentionPlan::scratch_bytes, "allocated besides the results")
       .def_ro("flops", &AttentionPlan::flops,
-              "2 (D + Dv) for every pair that causal, window and lengths leave; 5 (D + Dv) backward")
+              "2 (D + Dv) for every pair that causal, window and lengths leave visible; 5 (D + Dv) backward")
       .def_prop_ro(
           "reason", [](const AttentionPlan& plan) { return translate_names(plan.reason); }, "why this path")
       .def("__repr__", &plan_describe);

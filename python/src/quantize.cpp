@@ -10,14 +10,16 @@ namespace attend::python {
 namespace {
 
 constexpr const char* quantize_doc =
-    R"(Writes a model to a GGUF file, which Model.load() and llama.cpp open, with all that its folder says in it.
+    R"(Write a model to a GGUF file, which Model.load() and llama.cpp open. It holds all that the model's folder says.
 
 model: what Model.load() takes: a folder of the types llama, mistral, qwen2, qwen3, smollm3, gemma2, gemma3_text, phi3, gpt2, bert,
-xlm-roberta, distilbert or modernbert, or a .gguf file in F32, F16 or BF16. type: "q8_0", "q6_k", "q5_k_m", "q4_k_m" or "q4_0",
-from the largest file and the least error on. Each tensor has the type that llama.cpp's quantizer gives it: some have more bits, those whose rows are no
-multiple of 256 have blocks of 32 numbers; matrices whose rows are no multiple of 32 become F16, norms, biases and tables of
-positions stay F32. The file appears when it is whole. Raises OSError, also for what a GGUF file can't say: a tokenizer or a
-configuration that would be read as another one.
+xlm-roberta, distilbert or modernbert, or a .gguf file in F32, F16 or BF16.
+type: "q8_0", "q6_k", "q5_k_m", "q4_k_m" or "q4_0", from the largest file with the least error to the smallest.
+
+Each tensor gets the type that llama.cpp's quantizer gives it. Some have more bits. Those whose rows are no multiple of 256 have
+blocks of 32 numbers, and matrices whose rows are no multiple of 32 become F16. Norms, biases and tables of positions stay F32. The
+file appears once it is complete. Raises OSError, also for what a GGUF file can't say: a tokenizer or a configuration that would be
+read as another one.
 
 >>> attend.quantize("tiny", "tiny.gguf", "q8_0")  # doctest: +SKIP
 >>> attend.Model.load("tiny.gguf").info.type  # doctest: +SKIP

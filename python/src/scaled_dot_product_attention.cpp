@@ -146,8 +146,8 @@ constexpr const char* scaled_dot_product_attention_doc =
 query [...,H,Tq,D], key [...,Hkv,Tk,D], value [...,Hkv,Tk,Dv] give [...,H,Tq,Dv], of query's kind and dtype. Axes before
 the last two broadcast as in PyTorch; Hkv is H, unless enable_gqa lets H be a multiple of it.
 attn_mask broadcasts to [...,H,Tq,Tk]: bool, True = may attend, or floating point, added to the scaled scores.
-is_causal counts from the top left corner, also where Tq != Tk. scale is 1 / sqrt(D) unless given. A row with nothing to
-attend to gives 0. dropout_p must be 0, and tensors that require a gradient are refused while PyTorch records:
+is_causal counts from the top left corner, even where Tq != Tk. scale is 1 / sqrt(D) unless given. A row with nothing to
+attend to gives 0. dropout_p must be 0, and a tensor that requires a gradient is refused while PyTorch records;
 attend.torch.scaled_dot_product_attention() takes both.
 Raises TypeError for a wrong kind of argument or dtype, ValueError for wrong shapes or values, MemoryError.
 

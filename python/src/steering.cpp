@@ -81,10 +81,10 @@ std::string steering_describe(const Steering& self) {
 }
 
 constexpr const char* steering_class_doc =
-    R"(A direction in a decoder's stream that makes it say more of one thing: Model.steering() finds it, and load() reads it.
+    R"(A direction in a decoder's stream that makes it say more of one thing. Model.steering() finds it, and load() reads it.
 
-directions is a dict of arrays [E] by layer, as llama.cpp counts: what belongs to layer n is added to that layer's output, so
-layer 0 has none. edits(scale) is what forward(), generate() and others take. save() writes llama.cpp's control vector.
+directions is a dict of arrays [E] by layer, counted as in llama.cpp: the direction for layer n is added to that layer's output, so
+layer 0 has none. edits(scale) gives the edits that forward(), generate() and others take. save() writes llama.cpp's control vector.
 
 >>> import attend
 >>> model = attend.Model.load("tiny")
@@ -97,10 +97,12 @@ Steering(layers 1 to 1, of 16 numbers)
 constexpr const char* steering_doc =
     R"(The direction that tells the first text of each pair from the second, an attend.Steering (Turner et al. 2023).
 
-pairs: of texts, the first of which has what is wanted. method: "mean", of the differences of the two texts' streams at their
-last tokens after each layer (Rimsky et al. 2023), or "principal", their first principal component, not centred and as long as
-their mean is along it. layers: the first and the last, from 1; None: all. progress is called with the share that is done.
-ValueError for encoders.)";
+pairs: pairs of texts; the first text of each has what is wanted.
+method: "mean" takes the mean of the differences between the two texts' streams at their last tokens, after each layer (Rimsky et al.
+2023). "principal" takes their first principal component, not centred, as long as their mean is along it.
+layers: the first and the last layer, counted from 1; None: all.
+progress: called with the share done.
+Raises ValueError for encoders.)";
 
 }  // namespace
 
@@ -111,9 +113,9 @@ void bind_steering(nb::module_& m, nb::class_<Loaded>& model) {
   steered
       .def_prop_ro("directions", &directions, nb::sig("def directions(self) -> dict[int, numpy.ndarray]"),
                    "[E] by layer")
-      .def_ro("model", &Steering::model, "the type of the model that it is of")
+      .def_ro("model", &Steering::model, "the type of the model that it was made with")
       .def("edits", &edits, nb::arg("scale") = 1.0, nb::sig("def edits(self, scale: float = 1.0) -> list[Edit]"),
-           "What adds scale times the directions to every row, also of the tokens that generate() writes.")
+           "The edits that add scale times the directions to every row, also for the tokens that generate() writes.")
       .def(
           "save",
           [](const Steering& self, nb::handle path) {
@@ -129,7 +131,7 @@ void bind_steering(nb::module_& m, nb::class_<Loaded>& model) {
             return call("Steering.load", [&] { return Steering::load(from); });
           },
           nb::arg("path"), nb::sig("def load(path: str | os.PathLike[str] | bytes) -> Steering"),
-          "Reads a control-vector file, ours or llama.cpp's; OSError where it is none.")
+          "Reads a control-vector file, from attend or llama.cpp; OSError where it is not one.")
       .def("__repr__", &steering_describe);
   model.def(
       "steering", &steering, nb::arg("pairs"), nb::arg("method") = "mean", nb::arg("layers") = nb::none(),

@@ -191,18 +191,18 @@ nb::list label_list(const std::vector<HeadLabel>& labels) {
 
 constexpr const char* summary_doc = R"(Where attention goes, in memory that grows with Tq + Tk instead of Tq * Tk.
 
-q [B,H,Tq,D], k [B,Hkv,Tk,D] and the options are attention()'s, lse [B,H,Tq] what it returned for them with return_lse;
-None: it is computed first, without values. lse_low, of return_lse_low, makes weights exact where scores are large;
-without it rows whose abs(lse) is 64 or more are summed again.
+q [B,H,Tq,D], k [B,Hkv,Tk,D] and the options are those of attention(). lse [B,H,Tq] is what attention() returned for them
+with return_lse; None: it is computed first, without values. lse_low, from return_lse_low, makes weights exact where
+scores are large; without it, rows whose abs(lse) is 64 or more are summed again.
 
 top           how many of each row's largest weights
-map           (R, C): also the map in R x C blocks; query i is in its row i * R // Tq, keys likewise
-key_sizes     [B,H,Tk] of lse's dtype, such as attend.key_sizes(v, weight): also what is carried, each weight times its
-              key's size (Kobayashi et al. 2020); 0 or more
+map           (R, C): also give the map in R x C blocks. Query i is in block row i * R // Tq, and keys in columns likewise
+key_sizes     [B,H,Tk] in lse's dtype, 0 or more, such as attend.key_sizes(v, weight): also give what is carried, each
+              weight times its key's size (Kobayashi et al. 2020)
 layout        "bhtd", or "bthd" for q and k as [B,T,H,D]
 
-The fields of the result are of q's kind; all are of a query head, and before dropout. A row that sees nothing has 0, and
-counts in no mean; what a masked key holds reaches no number; a row of NaN is NaN. Raises what attention() raises.
+The result's fields are of q's kind, one for each query head, and before dropout. A row that sees nothing has 0 and counts
+in no mean. What a masked key holds reaches no number. A row of NaN is NaN. Raises what attention() raises.
 
 >>> import numpy, attend
 >>> q, k = numpy.random.default_rng(0).standard_normal((2, 1, 2, 500, 16), numpy.float32)
@@ -227,9 +227,10 @@ True)";
 
 constexpr const char* weights_doc = R"(Any part of the weights exactly, without the rest: [B,H,queries,keys].
 
-q, k, lse, lse_low and the options as of attention_summary(). queries and keys are (begin, end); None: all. Or pairs,
-whole numbers [P,2] of a query and a key each: [B,H,P]. Pairs that are not visible have 0. float32 (float64 for float64).
-With key_sizes [B,H,Tk] each weight is multiplied by its key's size: what is carried.
+q, k, lse, lse_low and the options are those of attention_summary(). queries and keys are (begin, end); None: all. Or give
+pairs, whole numbers [P,2] with a query and a key each: the result is then [B,H,P]. Pairs that are not visible have 0.
+The result is float32 (float64 for float64). With key_sizes [B,H,Tk] each weight is multiplied by its key's size, which
+gives what is carried.
 
 >>> import numpy, attend
 >>> q, k = numpy.random.default_rng(0).standard_normal((2, 1, 2, 500, 16), numpy.float32)
@@ -241,8 +242,9 @@ With key_sizes [B,H,Tk] each weight is multiplied by its key's size: what is car
 constexpr const char* map_doc =
     R"(The map of a part of the weights in blocks=(R, C), counted from its first query and key: (map, map_max).
 
-Both [B,H,R,C]: the sum of a block's weights over its keys, their mean over its queries that see a key; and the largest
-weight. A row of the map sums to what its queries give to the part's keys. Arguments as of attention_weights(), key_sizes too.
+Both are [B,H,R,C]. map has each block's weights, summed over its keys and averaged over its queries that see a key; map_max
+has its largest weight. A row of the map sums to what its queries give to the part's keys. The arguments, key_sizes too,
+are those of attention_weights().
 
 >>> import numpy, attend
 >>> q, k = numpy.random.default_rng(0).standard_normal((2, 1, 2, 500, 16), numpy.float32)
@@ -253,9 +255,10 @@ weight. A row of the map sums to what its queries give to the part's keys. Argum
 constexpr const char* scores_doc =
     R"(What each head does: a list of HeadScores, one for each item of the batch and query head.
 
-q, k, lse, lse_low and the options as of attention_summary(). tokens are the ids of the keys' tokens, whole numbers [Tk]
-or [B,Tk]; query i's own is that of key i + offset. Scores are of one sequence: query lists are refused. With key_sizes
-[B,H,Tk] scores and labels are by norm: a weight is the share of what the head's rows carry in the mean (docs/inside.md).
+q, k, lse, lse_low and the options are those of attention_summary(). tokens are the ids of the keys' tokens, whole numbers
+[Tk] or [B,Tk]; query i's own token is that of key i + offset. Scores need one sequence, so query_starts are refused. With
+key_sizes [B,H,Tk], scores and labels are by norm: a weight then is the share of what the head's rows carry in the mean
+(docs/inside.md).
 
 >>> import numpy, attend
 >>> q = numpy.zeros((1, 1, 50, 4), numpy.float32)
@@ -264,10 +267,10 @@ or [B,Tk]; query i's own is that of key i + offset. Scores are of one sequence: 
 'previous 1.00')";
 
 constexpr const char* sizes_doc =
-    R"(What a key carries per unit of weight, abs(W_O v_j) of each query head: [B,H,Tk] (Kobayashi et al. 2020).
+    R"(What a key carries per unit of weight, abs(W_O v_j), for each query head: [B,H,Tk] (Kobayashi et al. 2020).
 
-v [B,Hkv,Tk,Dv], with its bias, and output_weight [E,H*Dv], the weight of the projection that follows attention (of
-torch.nn.Linear as it is; of a Conv1D, which GPT-2 has, transposed). Computed in float32, for float64 in that.
+v is [B,Hkv,Tk,Dv], with its bias. output_weight [E,H*Dv] is the weight of the projection that follows attention: that of a
+torch.nn.Linear as it is, that of a Conv1D (GPT-2) transposed. Computed in float32, or in float64 for float64.
 
 >>> import numpy, attend
 >>> v = numpy.ones((1, 1, 3, 2), numpy.float32)
@@ -281,7 +284,7 @@ nb::object key_sizes_(nb::handle v, nb::handle output_weight) {
 }
 
 constexpr const char* summary_plan_doc =
-    R"(How attention_summary() computes arguments of these shapes, and with how much memory.
+    R"(How attention_summary() would compute arguments of these shapes, and with how much memory.
 
 q and k are shapes or arrays; dtype (default: q's own, or float32) is a name or a dtype of NumPy or PyTorch; has_lse says
 whether lse is given. Raises what attention_summary() raises.
@@ -297,7 +300,8 @@ std::string summary_signature(const std::string& name, const std::string& argume
 }
 
 void bind_summary_class(nb::module_& m) {
-  nb::class_<Summary> summary(m, "AttentionSummary", "What attention_summary() gives; None for what is not there.");
+  nb::class_<Summary> summary(m, "AttentionSummary",
+                              "What attention_summary() gives. Fields that do not apply are None.");
   summary.def("__getstate__", [](const Summary& x) { return x.arrays; })
       .def("__setstate__", [](Summary& self, const std::vector<nb::object>& x) { new (&self) Summary{x}; });
   nb::list statistics;  // for recordings, which have them too: (name, doc)
@@ -314,14 +318,13 @@ void bind_summary_class(nb::module_& m) {
 }
 
 constexpr const char* excess_doc =
-    "by name: (score - u) / (m - u), u what uniform attention over the same keys would score, m the most that could "
-    "be; "
-    "None where fewer than 8 queries see a key that counts, or m - u < 0.1";
+    "by name: (score - u) / (m - u), where u is what uniform attention over the same keys would score and m the "
+    "largest possible score; None where fewer than 8 queries see a key that counts, or m - u < 0.1";
 
 constexpr const char* labels_doc =
-    "a list of (name, excess), the largest first: 'sink', 'self', 'previous', 'duplicate', 'induction' above 0.3, "
-    "'local' "
-    "above 0.5; else one of ('broad' | 'focused' | 'other', effective keys); empty where they are not known";
+    "a list of (name, excess), the largest first: 'sink', 'self', 'previous', 'duplicate' and 'induction' above 0.3, "
+    "'local' above 0.5. If none is, it has one of ('broad' | 'focused' | 'other', effective keys). Empty where they "
+    "are not known";
 
 constexpr const char* unpickled =
     "head_scores() makes it again of its arrays; a Recording's heads() are an array, which can be";
@@ -335,7 +338,7 @@ void bind_without_sink(nb::module_& m) {
           "labels", [](const WithoutSink& s) { return label_list(s.labels); }, labels_doc)
       .def_prop_ro(
           "excess", [](const WithoutSink& s) { return dict_of(s.excess); }, excess_doc)
-      .def_ro("effective_keys", &WithoutSink::effective_keys, "exp(mean entropy) of the rows without the sink")
+      .def_ro("effective_keys", &WithoutSink::effective_keys, "exp(mean entropy) of the rows, the sink not counted")
       .def_ro("keys_seen", &WithoutSink::keys_seen, "exp of the mean ln(keys that a query sees), the sink not counted")
       .def_ro("rows_left_out", &WithoutSink::rows_left_out, "how many queries keep less than 0.01 of their weights");
 }
@@ -344,7 +347,7 @@ void bind_scores_class(nb::module_& m) {
   bind_without_sink(m);
   nb::class_<HeadScores> scores(
       m, "HeadScores",
-      "What one head does. Means are over the queries that see a key; what is not known is None (docs/inside.md).");
+      "What one head does. Means are over the queries that see a key. What is not known is None (docs/inside.md).");
   copies_are_itself(scores);
   refuses_pickle(scores, unpickled);
   scores.def_ro("batch", &HeadScores::batch, "the item of the batch")
@@ -358,7 +361,7 @@ void bind_scores_class(nb::module_& m) {
           "labels", [](const HeadScores& s) { return label_list(s.labels); }, labels_doc)
       .def_ro("without_sink", &HeadScores::without_sink, "a WithoutSink where the label 'sink' holds, else None")
       .def("has_label", &HeadScores::has_label, nb::arg("name"),
-           "Whether it is among the labels, or among those without the sink.")
+           "Whether this label is among the labels, or among those without the sink.")
       .def_prop_ro("label_text", &HeadScores::label_text, "the labels as text: 'sink .81; besides: induction .69'")
       .def("__repr__", &summary_describe);
   for (const HeadStatistic& statistic : head_statistics()) {

@@ -169,30 +169,32 @@ nb::object embed_sparse_(const Loaded& self, nb::handle texts, nb::handle prompt
 }
 
 constexpr const char* tokens_doc =
-    R"(A vector for each token of a text, an attend.TokenVectors; of a list of texts a list. For late interaction (ColBERT).
+    R"(A vector for each token of a text, for late interaction (ColBERT): an attend.TokenVectors, or for a list of texts a list of them.
 
-For a model whose files say so (info.vectors is "token"): those of MultiVectorEncoder of sentence-transformers, of PyLate and of
-ColBERT's own program. role: "query" or "document", which says the marker before a text, its length, whether it is filled up with
-masks (queries) and whether punctuation has vectors. prompt: what stands before each text in place of the role's own, by the name of one of info.prompts or as a text.
-max_tokens: longer ones are cut there; None: as the folder says. truncate: False: ValueError for longer ones. progress: True, a bar;
-or a function, called with the share done.
+For a model whose files describe such vectors (info.vectors is "token"). They are those of sentence-transformers' MultiVectorEncoder,
+of PyLate and of ColBERT's own program.
+role: "query" or "document". It decides the marker before a text, its length, whether it is filled up with masks (queries) and whether
+punctuation has vectors.
+prompt: what to put before each text instead of the role's own prompt, as a text or by the name of one of info.prompts.
+max_tokens: cut longer texts there; None: as the folder says. truncate: False raises ValueError for longer texts.
+progress: True shows a bar; a function is called with the share done.
 
     query = model.embed_tokens("who wrote Faust?", role="query")
     query.match(model.embed_tokens("Goethe wrote Faust.")).words())";
 
 constexpr const char* sparse_doc =
-    R"(Weights of the words that a text is about, an attend.SparseVector; of a list of texts a list. For sparse retrieval (SPLADE).
+    R"(Weights for the words that a text is about, for sparse retrieval (SPLADE): an attend.SparseVector, or for a list of texts a list of them.
 
-For a model with a head for masked words: of each word the largest of log(1 + max(0, logit)) over the text's tokens, or as the
-folder's SpladePooling says (info.vectors is "sparse" then). prompt, truncate and progress: as embed() has them.
+For a model with a head for masked words. A word's weight is the largest log(1 + max(0, logit)) over the text's tokens, or what the
+folder's SpladePooling says (info.vectors is "sparse" then). prompt, truncate and progress are as for embed().
 
     model.embed_sparse("who wrote Faust?").top(5))";
 
 constexpr const char* max_sim_doc =
-    R"(How well a passage's token vectors answer a query's: (score, similarities [Q,P] float32, best [Q]).
+    R"(How well a passage answers a query, by their token vectors: (score, similarities [Q,P] float32, best [Q]).
 
-query [Q,V] and passage [P,V], float32. Each of the query's takes its largest product with one of the passage's, which best has; the
-score is their sum (MaxSim: Khattab and Zaharia 2020, arXiv:2004.12832).
+query is [Q,V] and passage [P,V], float32. Each query token takes its largest product with a passage token, whose index is in best.
+score is the sum of these products (MaxSim: Khattab and Zaharia 2020, arXiv:2004.12832).
 
 >>> import attend, numpy
 >>> score, similarities, best = attend.max_sim(numpy.eye(2, 4, dtype=numpy.float32), numpy.eye(4, dtype=numpy.float32)[::-1].copy())
@@ -200,10 +202,10 @@ score is their sum (MaxSim: Khattab and Zaharia 2020, arXiv:2004.12832).
 (2.0, [3, 2]))";
 
 constexpr const char* file_doc =
-    R"(Token vectors of many texts in two .npy files, searched where they lie: `attend embed` and write() make them.
+    R"(Token vectors of many texts in two .npy files, searched in place. `attend embed` and write() make them.
 
-name.npy has the rows [tokens,V], float32, of one text after another, and name.starts.npy where each begins, and the end, [texts + 1]
-int64. They must not change while they are open.
+name.npy has the rows [tokens,V], float32, of one text after another. name.starts.npy has where each text begins, and the end:
+[texts + 1] int64. The files must not change while they are open.
 
 >>> import attend, numpy
 >>> attend.TokenVectorFile.write("tokens.npy", [numpy.eye(2, 4, dtype=numpy.float32), numpy.eye(4, dtype=numpy.float32)])
@@ -214,9 +216,9 @@ int64. They must not change while they are open.
 [NearText(text=1, score=3.0)])";
 
 constexpr const char* nearest_doc =
-    R"(The k texts of the highest MaxSim by a query, falling: a list of attend.NearText, of equal ones the first.
+    R"(The k texts with the highest MaxSim for a query, highest first: a list of attend.NearText. Of equal texts, the first comes first.
 
-query: an attend.TokenVectors, or [Q,V] float32. All texts are read, so it is exact. A text without vectors comes last.)";
+query: an attend.TokenVectors, or [Q,V] float32. All texts are read, so the result is exact. A text without vectors comes last.)";
 
 }  // namespace
 
@@ -253,7 +255,7 @@ void bind_token_vectors(nb::module_& m) {
       .def_static("write", &write, nb::arg("path"), nb::arg("vectors"),
                   nb::sig("def write(path: str | os.PathLike[str] | bytes, vectors: Iterable[attend.TokenVectors | "
                           "Array]) -> None"),
-                  "Writes both files. vectors: of each text its attend.TokenVectors, or [tokens,V] float32.")
+                  "Writes both files. vectors: for each text its attend.TokenVectors, or [tokens,V] float32.")
       .def("nearest", &nearest, nb::arg("query").none(), nb::arg("k") = 10,
            nb::sig("def nearest(self, query: attend.TokenVectors | Array, k: int = 10) -> list[attend.NearText]"),
            nearest_doc)

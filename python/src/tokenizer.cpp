@@ -64,16 +64,17 @@ void bind_encoding(nb::module_& m) {
       .def_prop_ro(
           "ids", [](const Encoding& self) { return array(self.ids); }, nb::sig("def ids(self) -> numpy.ndarray"),
           "[T] int64")
-      .def_prop_ro("offsets", &offsets, nb::sig("def offsets(self) -> numpy.ndarray"),
-                   "[T,2] int64: which bytes of its text, as UTF-8, each token stands for; 0, 0 for what was added")
+      .def_prop_ro(
+          "offsets", &offsets, nb::sig("def offsets(self) -> numpy.ndarray"),
+          "[T,2] int64: which bytes of its text, in UTF-8, each token stands for; 0, 0 for tokens that were added")
       .def_prop_ro("special", &special, nb::sig("def special(self) -> numpy.ndarray"),
-                   "[T] bool: what the tokenizer added")
+                   "[T] bool: whether the tokenizer added it")
       .def_prop_ro(
           "types", [](const Encoding& self) { return array(self.types); }, nb::sig("def types(self) -> numpy.ndarray"),
           "[T] int64: BERT's token_type_ids")
       .def_prop_ro(
           "texts", [](const Encoding& self) { return array(self.texts); }, nb::sig("def texts(self) -> numpy.ndarray"),
-          "[T] int64: 0 of the text, 1 of the pair's second, -1 of none")
+          "[T] int64: 0 for the text, 1 for the pair's second text, -1 for neither")
       .def("__len__", [](const Encoding& self) { return self.ids.size(); })
       .def("__repr__", [](const Encoding& self) { return "Encoding(" + std::to_string(self.ids.size()) + " tokens)"; });
 }
@@ -135,9 +136,9 @@ GivenTokenizer tokenizer_load(nb::handle path) {
 }
 
 constexpr const char* tokenizer_class_doc =
-    R"(Text to ids and back as the package `tokenizers` does it, from what its tokenizer.json holds.
+    R"(Turn text into ids and back as the package `tokenizers` does, from what tokenizer.json holds.
 
-WordPiece, BPE, Unigram and WordLevel; a part that is not known is an OSError that names it, never a guess.
+It knows WordPiece, BPE, Unigram and WordLevel. A part that is not known raises an OSError that names it; nothing is guessed.
 Truncation and padding, which such a file may ask for, are left to the caller.
 
 >>> import attend
@@ -153,15 +154,17 @@ Truncation and padding, which such a file may ask for, are left to the caller.
 
 constexpr const char* encode_doc = R"(The tokens of a text, or of a pair of texts, as an Encoding.
 
-special: with the tokens that the model expects around a text.)";
+special: add the tokens that the model expects around a text.)";
 
 constexpr const char* chat_doc =
-    R"(Messages as the text that the model was trained on: by the chat template of its folder or file.
+    R"(Messages as the text that the model was trained on, by the chat template in its folder or file.
 
-messages: a list of {"role": "system", "user" or "assistant", "content": text}. add_generation_prompt: with what begins an
-answer. The text has its special tokens: encode(text, special=False) has its ids, as Transformers' apply_chat_template.
-Only templates that are known to the letter are used, ChatML, Llama 2 and 3, Mistral, Gemma, Phi-3, Qwen 2 and 3, SmolLM2
-(docs/models.md). Raises OSError for another, and where there is none, ValueError for a role, or an order, that it refuses.
+messages: a list of {"role": "system", "user" or "assistant", "content": text}.
+add_generation_prompt: end with what begins an answer.
+The text has its special tokens: encode(text, special=False) gives its ids, as Transformers' apply_chat_template does.
+Only templates that are known to the letter are used: ChatML, Llama 2 and 3, Mistral, Gemma, Phi-3, Qwen 2 and 3, SmolLM2
+(docs/models.md). Raises OSError for another template and where there is none, and ValueError for a role or an order of
+messages that the template refuses.
 
 >>> import attend
 >>> json = '{"version": "1.0", "model": {"type": "WordLevel", "unk_token": "?", "vocab": {"?": 0}}}'
@@ -170,9 +173,9 @@ Traceback (most recent call last):
 ...
 OSError: Tokenizer.chat: the tokenizer came without the folder or the file that has a chat template)";
 
-constexpr const char* decode_doc = R"(The text that the ids stand for. Bytes that make no character become U+FFFD.
+constexpr const char* decode_doc = R"(The text that the ids stand for. Bytes that are not a character become U+FFFD.
 
-skip_special: without the tokens that the file calls special. Raises ValueError for an id that is none.)";
+skip_special: leave out the tokens that the file calls special. Raises ValueError for an id outside the vocabulary.)";
 
 }  // namespace
 
@@ -182,10 +185,9 @@ void bind_tokenizer(nb::module_& m) {
   copies_are_itself(tokenizer);
   pickles_as(tokenizer, [](const GivenTokenizer& self) { return nb::make_tuple(self.how, nb::make_tuple(self.of)); });
   tokenizer.def("__init__", &tokenizer_construct, nb::sig(tokenizer_signature))
-      .def_static(
-          "load", &tokenizer_load, nb::arg("path"),
-          nb::sig("def load(path: str | os.PathLike[str] | bytes) -> Tokenizer"),
-          "From a tokenizer.json, or a folder that has one, or that has Marian's files (source.spm, vocab.json).")
+      .def_static("load", &tokenizer_load, nb::arg("path"),
+                  nb::sig("def load(path: str | os.PathLike[str] | bytes) -> Tokenizer"),
+                  "Load a tokenizer.json, or a folder that has one or Marian's files (source.spm, vocab.json).")
       .def("encode", &encode, nb::arg("text"), nb::arg("pair") = nb::none(), nb::arg("special") = true, encode_doc)
       .def("decode", &decode, nb::arg("ids"), nb::arg("skip_special") = true,
            nb::sig("def decode(self, ids: Ids, skip_special: bool = True) -> str"), decode_doc)
@@ -195,7 +197,7 @@ void bind_tokenizer(nb::module_& m) {
            chat_doc)
       .def(
           "id", [](const GivenTokenizer& self, std::string_view token) { return self.tokenizer.id(token); },
-          nb::arg("token"), "The token's id; None for what is no token.")
+          nb::arg("token"), "The token's id, or None if it is not a token.")
       .def(
           "token",
           [](const GivenTokenizer& self, std::int64_t id) {

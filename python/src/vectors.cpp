@@ -63,7 +63,7 @@ std::string vectors_describe(const OpenVectors& self) {
 }
 
 constexpr const char* vectors_class_doc =
-    R"(The vectors of many texts in an .npy file [N,V], float32, searched where they lie: `attend embed` and numpy.save() write it.
+    R"(The vectors of many texts in an .npy file [N,V], float32, searched in place. `attend embed` and numpy.save() write it.
 
 The file must not change while it is open.
 
@@ -76,12 +76,12 @@ The file must not change while it is open.
 [Near(row=2, similarity=0.8), Near(row=1, similarity=0.6)])";
 
 constexpr const char* vectors_nearest_doc =
-    R"(The k rows nearest to query [V], float32, by cosine, falling: a list of attend.Near, of equal ones the first.
+    R"(The k rows nearest to query [V], float32, by cosine, nearest first: a list of attend.Near. Of equal rows, the first comes first.
 
-All rows are read, so it is exact. A row of zeros is as near as 0, one with NaN comes last.)";
+All rows are read, so the result is exact. A row of zeros has similarity 0, and a row with NaN comes last.)";
 
 constexpr const char* nearest_each_doc =
-    R"(What nearest() gives for each of the queries [Q,V], float32: a list of lists, in one pass over the rows.)";
+    R"(What nearest() gives for each of the queries [Q,V], float32, in one pass over the rows: a list of lists.)";
 
 }  // namespace
 

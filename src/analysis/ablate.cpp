@@ -32,7 +32,7 @@ std::vector<std::int64_t> all_rows(std::int64_t count) {
 std::vector<std::int64_t> rows_of_label(const AblateOptions& options, std::span<const std::int64_t> ids,
                                         const models::TaskHead& head) {
   if (head.reads != Reads::each && !options.rows.empty())
-    fail(ErrorCode::bad_value, ablate_function, "rows are of labels of tokens, and the model's head is for {}",
+    fail(ErrorCode::bad_value, ablate_function, "rows need a head that labels tokens, and the model's head is for {}",
          name_of(head.task));
   if (head.reads == Reads::mean) return all_rows(std::ssize(ids));
   if (head.reads != Reads::each) return {head.row_read(ids)};
@@ -44,7 +44,7 @@ std::vector<std::int64_t> rows_of_label(const AblateOptions& options, std::span<
 std::vector<std::int64_t> checked_rows(const AblateOptions& options, std::int64_t count, const ModelInfo& info) {
   if (!info.decoder()) {
     if (options.token || options.against || !options.rows.empty())
-      fail(ErrorCode::bad_value, ablate_function, "token, against and rows are of decoders, the model is of type {}",
+      fail(ErrorCode::bad_value, ablate_function, "token, against and rows need a decoder, the model is of type {}",
            info.type);
     return all_rows(count);
   }
@@ -53,7 +53,7 @@ std::vector<std::int64_t> checked_rows(const AblateOptions& options, std::int64_
   if (options.against) analysis::check_token(ablate_function, "against", *options.against, info);
   if (rows.empty()) return {count - 1};
   if (!options.token && rows.back() == count - 1)
-    fail(ErrorCode::bad_value, ablate_function, "rows has {}, after which no token follows: give token",
+    fail(ErrorCode::bad_value, ablate_function, "rows has {}, the last row, after which no token follows: give token",
          options.rows.back());
   return rows;
 }
@@ -245,7 +245,7 @@ Edit edit_of(const Head& head, const AblateOptions& options, const analysis::Str
 std::int64_t first_of(const AblateOptions& options, std::int64_t count, const ModelInfo& info) {
   if (!options.first_row) {
     if (options.cache)
-      fail(ErrorCode::bad_value, ablate_function, "a cache holds rows that keep their heads: expected first_row");
+      fail(ErrorCode::bad_value, ablate_function, "a cache needs first_row too: rows in the cache keep their heads");
     return 0;
   }
   return analysis::first_row_of(ablate_function, *options.first_row, count, info);
@@ -444,7 +444,7 @@ std::vector<Ablation> ablate_texts(const Model& model, std::span<const analysis:
   asked.reserve(texts.size());
   for (std::size_t n = 0; n < texts.size(); ++n)
     if (options[n].of != options[0].of)
-      fail(ErrorCode::bad_value, ablate_function, "of differs between the texts, expected one for all");
+      fail(ErrorCode::bad_value, ablate_function, "of differs between the texts, expected the same for all");
   for (std::size_t n = 0; n < texts.size(); ++n)
     analysis::of_text(n, texts.size(), [&] { asked.emplace_back(model, texts[n], options[n]); });
   std::vector<Ablation> found;

@@ -8,13 +8,14 @@
 namespace attend::inline v1::analysis {
 
 void check_pairs(std::string_view function, std::span<const AnswerPair> pairs, const ModelInfo& info) {
-  if (pairs.empty()) fail(ErrorCode::bad_value, function, "there is no pair of texts");
+  if (pairs.empty()) fail(ErrorCode::bad_value, function, "there are no pairs of texts, expected at least one");
   for (std::size_t n = 0; n < pairs.size(); ++n) {
     const AnswerPair& pair = pairs[n];
     of_text(n, pairs.size(), [&] {
       if (pair.clean.size() != pair.corrupt.size())
-        fail(ErrorCode::bad_value, function, "the clean text has {} tokens and the corrupt one {}, expected as many",
-             pair.clean.size(), pair.corrupt.size());
+        fail(ErrorCode::bad_value, function,
+             "the clean text has {} tokens and the corrupt one {}, expected equal numbers", pair.clean.size(),
+             pair.corrupt.size());
       check_text({pair.clean}, info);
       check_text({pair.corrupt}, info);
       check_token(function, "token", pair.token, info);

@@ -70,7 +70,7 @@ void check_token(std::string_view function, std::string_view name, std::int64_t 
 const models::TaskHead& head_of(std::string_view function, const Model::Parts& parts,
                                 const std::optional<std::int64_t>& label, const std::optional<std::int64_t>& against) {
   if (!parts.head)
-    fail(ErrorCode::bad_value, function, "a label is of a model with a task's head, and this one of type {} has none",
+    fail(ErrorCode::bad_value, function, "a label needs a model with a task's head, and this one of type {} has none",
          parts.info.type);
   if (parts.info.encoder_decoder())
     fail(ErrorCode::bad_value, function, "labels of encoder-decoders are not explained, and the model is of type {}",
@@ -84,12 +84,12 @@ const models::TaskHead& head_of(std::string_view function, const Model::Parts& p
 
 void check_of(std::string_view function, GradientOf of) {
   if (of != GradientOf::logit && of != GradientOf::label)
-    fail(ErrorCode::bad_value, function, "of is of a gradient alone, expected logit or label");
+    fail(ErrorCode::bad_value, function, "of is for a gradient only, expected logit or label");
 }
 
 void check_attention(std::string_view function, AttentionKind attention, const ModelInfo& info) {
   if (attention == AttentionKind::self || info.encoder_decoder()) return;
-  fail(ErrorCode::bad_value, function, "the heads of {} are of encoder-decoders, the model is of type {}",
+  fail(ErrorCode::bad_value, function, "only encoder-decoders have heads of {}, the model is of type {}",
        attention == AttentionKind::cross ? "a cross-attention" : "an encoder before a decoder", info.type);
 }
 

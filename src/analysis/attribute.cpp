@@ -266,7 +266,7 @@ analysis::Attributing::Attributing(const Model& model, const Text& text, const A
   if (options.features) of_features.emplace(attribute_function, model, *options.features);
   if (options.features && state_->count > 1)
     fail(ErrorCode::bad_value, attribute_function,
-         "features are of one row, and the model's head reads the mean of all rows");
+         "features explain one row, and the model's head reads the mean of all rows");
   state_->rows.emplace(Range{state_->at, state_->at + state_->count}, length, !state_->keeps_cache(), state_->cache,
                        options.neurons, std::move(of_features));
 }
@@ -430,7 +430,7 @@ std::vector<AttributionPart> strongest_parts(const Attribution& of, std::int64_t
 
 Tensor sums_by_token(const Attribution& x, bool cross) {
   const Tensor& parts = cross ? x.cross : x.heads;
-  if (parts.count() == 0) fail(ErrorCode::bad_value, "sums_by_token", "there are no parts of a cross-attention");
+  if (parts.count() == 0) fail(ErrorCode::bad_value, "sums_by_token", "there are no parts from a cross-attention");
   const std::int64_t T = parts.size(2);
   std::vector<double> sums(static_cast<std::size_t>(T));
   for (std::int64_t n = 0; n < parts.count(); ++n)

@@ -88,7 +88,7 @@ Tensor by_span(const Tensor& parts, const std::vector<Range>* spans) {
   if (!spans) spans = &all;
   for (const Range& span : *spans)
     if (span.begin < 0 || span.begin >= span.end || span.end > T)
-      fail(ErrorCode::bad_value, average_function, "a span is of tokens {} to {}, expected some of 0 to {}", span.begin,
+      fail(ErrorCode::bad_value, average_function, "a span has tokens {} to {}, expected a part of 0 to {}", span.begin,
            span.end, T);
   Tensor out({parts.size(0), parts.size(1), std::ssize(*spans)});
   float* to = out.data<float>();
@@ -155,7 +155,8 @@ Averaged<Patching> average(std::span<const Patching> found) {
 Averaged<Attribution> average(std::span<const Attribution> found, std::span<const std::vector<Range>> spans) {
   require_some(found);
   if (!spans.empty() && spans.size() != found.size())
-    fail(ErrorCode::bad_value, average_function, "spans of {} texts, expected those of {}", spans.size(), found.size());
+    fail(ErrorCode::bad_value, average_function, "spans are given for {} texts, expected {}", spans.size(),
+         found.size());
   Averaged<Attribution> out{.mean = {}, .standard_error = {}, .texts = std::ssize(found)};
   std::tie(out.mean.heads, out.standard_error.heads) = averaged(
       found, "spans", [&](std::size_t n) { return by_span(found[n].heads, spans.empty() ? nullptr : &spans[n]); });

@@ -216,7 +216,7 @@ class Searching {
   Searching(const Model& model, const Edges& edges, const CircuitOptions& options)
       : model_(model), edges_(edges), options_(options), graph_(function, model) {
     if (edges.sources != graph_.sources() || edges.receivers != graph_.receivers())
-      fail(ErrorCode::bad_value, function, "the edges are of another model");
+      fail(ErrorCode::bad_value, function, "the edges belong to another model");
     const Dims shape{std::ssize(edges.sources), std::ssize(edges.receivers)};
     if (edges.scores.shape() != shape || edges.scores.dtype() != DType::f32)
       fail(ErrorCode::bad_shape, function, "scores are {} {}, expected f32 {}", edges.scores.dtype(),

@@ -134,7 +134,7 @@ Composition composition(const Model& model, bool encoder) {
   const ModelInfo& info = model.info();
   models::check_exact(info, composition_function);
   if (encoder && !info.encoder_decoder())
-    fail(ErrorCode::bad_value, composition_function, "there is no encoder beside a decoder; the model is of type {}",
+    fail(ErrorCode::bad_value, composition_function, "encoder needs an encoder-decoder, the model is of type {}",
          info.type);
   const std::int64_t L = encoder ? info.encoder_layers : info.layers, H = encoder ? info.encoder_heads : info.heads;
   Composition found{Tensor({L, H, L, H}), Tensor({L, H, L, H}), Tensor({L, H, L, H})};

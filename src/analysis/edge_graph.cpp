@@ -74,14 +74,12 @@ EdgeGraph::EdgeGraph(std::string_view function, const Model& model)
   const ModelInfo& info = parts_.info;
   models::check_exact(info, function);
   if (info.encoder_decoder())
-    fail(ErrorCode::bad_value, function,
-         "the model is an encoder-decoder, whose splits hold and whose edges do not: "
-         "expected a decoder");
+    fail(ErrorCode::bad_value, function, "edges need a decoder, and the model is an encoder-decoder");
   for (std::int64_t n = 0; n < info.layers; ++n) {
     layers_.push_back(models::parts_of_layer(parts_, static_cast<std::size_t>(n)));
     if (layers_.back().norms_after_sums)
       fail(ErrorCode::bad_value, function,
-           "the model's norms stand behind its sums (post-norm): its stream is no sum of what its layers write");
+           "the model's norms come after its sums (post-norm), so its stream is not the sum of what its layers write");
   }
   sources_.push_back({.kind = Kind::embedding});
   for (std::int64_t n = 0; n < info.layers; ++n) {
@@ -100,8 +98,9 @@ std::int64_t EdgeGraph::find(const std::vector<CircuitNode>& nodes, const Circui
   if (wanted.layer < 0 && wanted.kind != Kind::embedding && wanted.kind != Kind::output) wanted.layer += layers();
   const auto found = std::ranges::find(nodes, wanted);
   if (found == nodes.end())
-    fail(ErrorCode::bad_value, function_, "'{}' is no {} of the model, which has {} layers of {} heads and {} of keys",
-         name_of(node), kind, layers(), heads(), heads(Kind::key));
+    fail(ErrorCode::bad_value, function_,
+         "'{}' is not a {} of the model, which has {} layers of {} heads and {} of keys", name_of(node), kind, layers(),
+         heads(), heads(Kind::key));
   return found - nodes.begin();
 }
 

@@ -25,10 +25,10 @@ FeatureEffects::FeatureEffects(const char* function, const Model& model, const S
   };
   for (const LayerPlace& place : {*of.reads(), *of.writes()})
     if (models::is_of_encoder(place.at) || models::is_read_once(place.at))
-      fail(ErrorCode::bad_value, function, "the autoencoder is of {}, and the answer is the decoder's",
+      fail(ErrorCode::bad_value, function, "the autoencoder works on {}, expected a place in the decoder's own text",
            name_of(place.at));
   if (!told(*of.writes()))
-    fail(ErrorCode::bad_value, function, "the autoencoder writes {}, expected a place whose numbers the stream gets",
+    fail(ErrorCode::bad_value, function, "the autoencoder writes {}, expected a place that writes into the stream",
          name_of(of.writes()->at));
 }
 

@@ -38,7 +38,7 @@ LayerPlace FeatureReading::checked(const Model& model, const char* what, const s
          what);
   const models::PlaceShape shape = models::shape_of(function_, place->at, model.info());
   if (shape.columns != columns)
-    fail(ErrorCode::bad_shape, function_, "the autoencoder {} {} numbers, {} of this model has {}", what, columns,
+    fail(ErrorCode::bad_shape, function_, "the autoencoder {} {} numbers, but {} of this model has {}", what, columns,
          name_of(place->at), shape.columns);
   return {place->at, from_end(function_, fmt::format("{} of layer", name_of(place->at)), place->layer, shape.layers)};
 }
@@ -77,7 +77,7 @@ void FeatureReading::centre(ModelPlace at, Tensor& rows) const {
 
 Features FeatureReading::finish() {
   if (x_.count() == 0 || y_.count() == 0 || x_.size(0) != y_.size(0))
-    fail(ErrorCode::bad_value, function_, "the pass has {} rows of {} and {} of {}, expected as many",
+    fail(ErrorCode::bad_value, function_, "the pass has {} rows of {} and {} of {}, expected equal numbers",
          x_.count() == 0 ? 0 : x_.size(0), name_of(reads_.at), y_.count() == 0 ? 0 : y_.size(0), name_of(writes_.at));
   centre(reads_.at, x_), centre(writes_.at, y_);
   if (norm_) x_ = norm_->forward(x_);

@@ -70,17 +70,17 @@ class AskedGradient {
     if (options_.against && of_tokens) analysis::check_token(gradient_function, "against", *options_.against, info);
     for (const std::int64_t token : options_.tokens) analysis::check_token(gradient_function, "tokens", token, info);
     if (options_.of == GradientOf::log_probability && options_.tokens.empty())
-      fail(ErrorCode::bad_value, gradient_function, "there are no tokens whose log-probability is asked for");
+      fail(ErrorCode::bad_value, gradient_function, "log_probability needs at least one token");
     if (options_.of == GradientOf::cosine) check_vector();
     if (options_.of == GradientOf::label)
       analysis::head_of(gradient_function, parts_, options_.token, options_.against);
     if (options_.of != GradientOf::sum) return;
     if (!options_.cotangent && options_.at_places.empty())
-      fail(ErrorCode::bad_value, gradient_function, "a sum needs a cotangent of the hidden states, or of places");
+      fail(ErrorCode::bad_value, gradient_function, "a sum needs a cotangent for the hidden states, or for places");
     const View& first = options_.cotangent ? *options_.cotangent : options_.at_places.front().values;
     copies_ = first.rank() == 3 ? first.size(0) : 1;
     if (copies_ < 1)
-      fail(ErrorCode::bad_shape, gradient_function, "a cotangent has shape {}, of no number", first.shape());
+      fail(ErrorCode::bad_shape, gradient_function, "a cotangent has shape {}, expected at least one", first.shape());
   }
 
   void check_vector() const {
@@ -138,7 +138,7 @@ class AskedGradient {
   Tensor of_log_probability(const Tensor& hidden, Gradient& result) const {
     const std::int64_t first = result.position = row_of(hidden), count = std::ssize(options_.tokens);
     if (count > hidden.size(0) - first)
-      fail(ErrorCode::bad_value, gradient_function, "{} tokens from row {} on, and there are {} rows", count, first,
+      fail(ErrorCode::bad_value, gradient_function, "{} tokens from row {} on reach beyond the {} rows", count, first,
            hidden.size(0));
     result.values = {0};
     Tensor out(hidden.shape());
@@ -195,7 +195,7 @@ class AtPlaces {
   AtPlaces(const ModelInfo& info, const GradientOptions& options, std::int64_t copies, Gradient& result)
       : copies_(copies), result_(result) {
     if (options.of != GradientOf::sum && !options.at_places.empty())
-      fail(ErrorCode::bad_value, gradient_function, "cotangents of places are of a sum");
+      fail(ErrorCode::bad_value, gradient_function, "only a sum takes cotangents at places");
     for (const Cotangent& each : options.at_places) {
       const models::PlaceShape shape = models::shape_of(gradient_function, each.at, info);
       all_.push_back(each);

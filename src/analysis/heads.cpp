@@ -43,7 +43,7 @@ NamedHead head_named(std::string_view name) {
   const auto head = layer ? whole(parts.back()) : std::nullopt;
   if (!head)
     fail(ErrorCode::bad_value, "head_named",
-         "{} is no head's name, expected one such as 18.6, or of an encoder-decoder decoder.3.cross.6", quote(name));
+         "{} is not a head's name, expected one such as 18.6, or decoder.3.cross.6 in an encoder-decoder", quote(name));
   found.head = {*layer, *head};
   return found;
 }
@@ -54,7 +54,8 @@ std::vector<Head> heads_named(std::span<const std::string> names, AttentionKind&
   for (const std::string& name : names) {
     const NamedHead named = head_named(name);
     if (named.attention && said && *said != *named.attention)
-      fail(ErrorCode::bad_value, "heads_named", "{} is of another attention than the heads before it", quote(name));
+      fail(ErrorCode::bad_value, "heads_named", "{} belongs to another attention than the heads before it",
+           quote(name));
     if (named.attention) said = named.attention;
     heads.push_back(named.head);
   }

@@ -87,8 +87,8 @@ void check(const ModelInfo& info, std::span<const std::int64_t> ids, const Jacob
          options.skip, options.block);
   if (std::ssize(ids) < options.skip + 2)
     fail(ErrorCode::bad_value, jacobian_lens_function,
-         "{} ids, expected at least {}: the first {} and the last are of no mean", ids.size(), options.skip + 2,
-         options.skip);
+         "{} ids, expected at least {}: the first {} and the last are left out of the mean", ids.size(),
+         options.skip + 2, options.skip);
 }
 
 std::string digest(std::span<const std::int64_t> ids, const JacobianOptions& options) {
@@ -111,7 +111,7 @@ void check_so_far(const JacobianLens& so_far, const ModelInfo& info, std::span<c
     texts = digest_of_both(texts, digest(prompts[n], options));
   if (!so_far.texts.empty() && so_far.texts != texts)
     fail(ErrorCode::bad_value, jacobian_lens_function,
-         "the Jacobian lens so far is of other prompts, or of another skip");
+         "the Jacobian lens so far was made from other prompts, or with another skip");
 }
 
 }  // namespace
@@ -159,8 +159,9 @@ void JacobianLens::merge(const JacobianLens& other) {
     for (std::size_t n = 0; same && n < jacobians.size(); ++n)
       same = jacobians[n].shape() == other.jacobians[n].shape() && jacobians[n].dtype() == other.jacobians[n].dtype();
     if (!same)
-      fail(ErrorCode::bad_value, "JacobianLens", "the two are of different models: {} and {} layers, or sizes",
-           jacobians.size(), other.jacobians.size());
+      fail(ErrorCode::bad_value, "JacobianLens",
+           "the two lenses belong to different models: {} and {} layers, or other sizes", jacobians.size(),
+           other.jacobians.size());
   }
   std::vector<Tensor> means;
   const double share =
@@ -199,7 +200,7 @@ JacobianLens JacobianLens::load(const std::filesystem::path& path) {
   const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), lens.prompts);
   if (error != std::errc() || end != count.data() + count.size() || lens.prompts < 1)
     fail(ErrorCode::bad_file, "JacobianLens",
-         "{}: n_prompts is '{}' in its metadata, expected at least 1: it is no Jacobian lens", quote(path.string()),
+         "{}: n_prompts is '{}' in its metadata, expected at least 1: it is not a Jacobian lens", quote(path.string()),
          count);
   for (std::size_t layer = 0; layer < file.tensors.size(); ++layer) {
     const auto found = file.tensors.find(fmt::format("J.{}", layer));

@@ -150,15 +150,15 @@ std::vector<Knockout> knockouts_of(const Range& span, std::int64_t rows, bool ca
 void check(const PassagesOptions& options, std::int64_t tokens, const ModelInfo& info) {
   if (options.number.of == GradientOf::sum)
     fail(ErrorCode::bad_value, passages_function, "expected a logit, log-probabilities or a cosine");
-  if (options.number.observe) fail(ErrorCode::bad_value, passages_function, "observe is not taken");
+  if (options.number.observe) fail(ErrorCode::bad_value, passages_function, "observe can't be given here");
   if (options.hide < 0) fail(ErrorCode::bad_value, passages_function, "hide is {}, expected 0 or more", options.hide);
-  if (options.spans.empty()) fail(ErrorCode::bad_value, passages_function, "there are no spans");
+  if (options.spans.empty()) fail(ErrorCode::bad_value, passages_function, "there are no spans, expected at least one");
   for (const Range& span : options.spans)
     if (span.begin < 0 || span.begin >= span.end || span.end > tokens)
-      fail(ErrorCode::bad_value, passages_function, "a span is of tokens {} to {}, expected some of 0 to {}",
+      fail(ErrorCode::bad_value, passages_function, "a span has tokens {} to {}, expected a part of 0 to {}",
            span.begin, span.end, tokens);
   if (info.encoder_decoder() && options.number.decoder_ids.empty())
-    fail(ErrorCode::bad_value, passages_function, "an encoder-decoder answers after decoder_ids, and there are none");
+    fail(ErrorCode::bad_value, passages_function, "an encoder-decoder needs decoder_ids, after which it answers");
 }
 
 // The spans with the largest estimates, of either sign.

@@ -47,10 +47,10 @@ struct Taken {
       fail(ErrorCode::bad_value, patch_function,
            "a cross-attention has no stream of its own: expected self or encoder");
     if (!residual && !options.spans.empty())
-      fail(ErrorCode::bad_value, patch_function, "spans are of residual, and heads are taken in all rows");
+      fail(ErrorCode::bad_value, patch_function, "spans are for residual only: heads are taken in all rows");
     if (cross && (options.what == PatchOptions::What::k || options.what == PatchOptions::What::v))
       fail(ErrorCode::bad_value, patch_function,
-           "keys and values of a cross-attention are the encoder's text: expected heads or q");
+           "keys and values of a cross-attention come from the encoder's text: expected heads or q");
     at = place_of(options.what, options.attention);
     const models::PlaceShape shape = models::shape_of(patch_function, at, info);
     heads = shape.heads;
@@ -85,7 +85,7 @@ struct Asked {
     models::check_exact(info, patch_function);
     if (clean_ids.size() != corrupt_ids.size())
       fail(ErrorCode::bad_value, patch_function,
-           "the clean text has {} tokens and the corrupt one {}, expected as many", clean_ids.size(),
+           "the clean text has {} tokens and the corrupt one {}, expected equal numbers", clean_ids.size(),
            corrupt_ids.size());
     analysis::check_token(patch_function, "token", token, info);
     analysis::check_token(patch_function, "against", against, info);
@@ -95,7 +95,7 @@ struct Asked {
     if (options.first_row)
       first = analysis::first_row_of(patch_function, *options.first_row, count, info);
     else if (options.clean_cache || options.corrupt_cache)
-      fail(ErrorCode::bad_value, patch_function, "a cache holds rows that keep what they are: expected first_row");
+      fail(ErrorCode::bad_value, patch_function, "a cache needs first_row too: rows in the cache stay as they are");
     row = from_end(patch_function, "position is", options.position, count) - first;
     if (row < 0)
       fail(ErrorCode::bad_value, patch_function, "position is {}, before first_row {}: nothing changes there",
@@ -109,7 +109,7 @@ struct Asked {
     std::vector<Range> ranges;
     for (const Range& span : options.spans) {
       if (span.begin < first || span.begin >= span.end || span.end > first + length)
-        fail(ErrorCode::bad_value, patch_function, "a span is of tokens {} to {}, expected some of {} to {}",
+        fail(ErrorCode::bad_value, patch_function, "a span has tokens {} to {}, expected a part of {} to {}",
              span.begin, span.end, first, first + length);
       ranges.push_back({span.begin - first, span.end - first});
     }

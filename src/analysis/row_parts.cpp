@@ -177,7 +177,7 @@ void for_each_part(const Model::Parts& parts, const RowPieces& pieces, std::int6
 void check_by_token(std::string_view function, std::span<const Head> by_token, const ModelCache* cache,
                     std::int64_t layers, std::int64_t heads) {
   if (!by_token.empty() && cache)
-    fail(ErrorCode::bad_value, function, "heads by token with a cache, expected one of the two");
+    fail(ErrorCode::bad_value, function, "heads by token and a cache are both given, expected one of the two");
   for (const Head& head : by_token)
     if (head.first < 0 || head.first >= layers || head.second < 0 || head.second >= heads)
       fail(ErrorCode::bad_value, function, "head {}.{} by token, expected one of the {} layers before", head.first,
@@ -195,7 +195,7 @@ void pass_of(std::string_view function, const Model& model, const Text& text, co
   }
   const ModelInfo& info = model.info();
   if (!info.decoder() || info.encoder_decoder())
-    fail(ErrorCode::bad_value, function, "a cache is of decoders, the model is of type {}", info.type);
+    fail(ErrorCode::bad_value, function, "a cache needs a decoder, the model is of type {}", info.type);
   std::vector<Text> texts;
   std::vector<ModelCache> before;
   for (const std::int64_t row : pieces.rows()) {

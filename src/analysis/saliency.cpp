@@ -269,11 +269,12 @@ void check(const SaliencyOptions& options) {
   if (options.number.of == GradientOf::sum)
     fail(ErrorCode::bad_value, saliency_function, "expected a logit, log-probabilities or a cosine");
   if (options.baseline && options.baseline_token)
-    fail(ErrorCode::bad_value, saliency_function, "baseline and baseline_token are both given");
+    fail(ErrorCode::bad_value, saliency_function,
+         "baseline and baseline_token are both given, expected one of the two");
   if (options.steps < 3)
     fail(ErrorCode::bad_value, saliency_function, "steps is {}, expected at least 3", options.steps);
   if (!options.number.edits.empty())
-    fail(ErrorCode::bad_value, saliency_function, "there are edits, and the path sets the embeddings");
+    fail(ErrorCode::bad_value, saliency_function, "edits can't be given here: the path sets the embeddings");
 }
 
 // The numbers of the paths' tokens, one after another, as the result has them.

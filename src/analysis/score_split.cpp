@@ -66,7 +66,7 @@ class Reader {
     const bool own = weight.count() == size;
     const std::int64_t begin = head * size, first = own ? begin : 0, last = own ? begin + size : projected.size(1);
     const Held held(norm, projected.view().slice(1, first, last).clone());
-    if (held.centres()) fail(ErrorCode::bad_value, score_split_function, "a LayerNorm of heads is not known");
+    if (held.centres()) fail(ErrorCode::bad_value, score_split_function, "a LayerNorm inside heads is not known here");
     factors_ = held.factors;
     norm_weight_ = weight.slice(0, own ? 0 : begin, own ? size : begin + size).to(DType::f32);
   }
@@ -305,8 +305,8 @@ ScoreSplit analysis::SplittingScore::split(const RowPieces& queries, const RowPi
   const Range seen = seen_by(queries.step(head_.first), query_, keys_);
   const auto check = [&](std::int64_t key) {
     if (key < seen.begin || key >= seen.end)
-      fail(ErrorCode::bad_value, score_split_function, "query {} does not see key {}, it sees {} to {}", query_, key,
-           seen.begin, seen.end - 1);
+      fail(ErrorCode::bad_value, score_split_function, "query {} does not see key {}; it sees keys {} to {}", query_,
+           key, seen.begin, seen.end - 1);
   };
   check(key_);
   Weights weights{{key_, 1}};

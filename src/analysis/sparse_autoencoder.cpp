@@ -209,7 +209,7 @@ Tensor SparseAutoencoder::encode(const View& x) const {
       float* row = values.data<float>() + n * F;
       if (!std::all_of(row, row + F, [](float each) { return std::isfinite(each); }))
         fail(ErrorCode::bad_value, sparse_autoencoder_function,
-             "row {} of x is too large: a feature's value is no finite number", n);
+             "row {} of x is too large: a feature's value is not a finite number", n);
       activate(*state_, row);
     }
   });
@@ -221,7 +221,8 @@ Tensor SparseAutoencoder::decode(const View& values, const std::optional<View>& 
   const Tensor given = checked_rows("values", values, size());
   const std::int64_t N = given.size(0), F = size(), out = out_size();
   if (!x && (of.skip || of.restores()))
-    fail(ErrorCode::bad_value, sparse_autoencoder_function, "decode() of {} takes x too, which the values are of",
+    fail(ErrorCode::bad_value, sparse_autoencoder_function,
+         "decode() of {} needs x too, the rows that the values came from",
          of.skip ? of.architecture : "rows that normalize_activations scales");
   Tensor skipped, scales({N}), shifts({N});
   std::fill_n(scales.data<float>(), N, 1.0F);
@@ -268,7 +269,7 @@ namespace {
 LayerPlace written(const State& of) {
   if (!of.writes)
     fail(ErrorCode::bad_value, sparse_autoencoder_function,
-         "there is no hook_name that says where it writes: give the place to load()");
+         "no hook_name says where it writes: give the place to load()");
   return *of.writes;
 }
 

@@ -152,7 +152,7 @@ void read_places(const Member& config, const Architecture& architecture, const S
                  State& of) {
   const Metadata metadata(config);
   if (const auto head = metadata.find({"hook_head_index", "hook_point_head_index"}))
-    fail_at(head->place(), "one of a single head is not known here, expected null");
+    fail_at(head->place(), "an autoencoder for a single head is not known here, expected null");
   const std::optional<Member> reads = metadata.find({"hook_name", "hook_point"}),
                               writes = metadata.find({"hook_name_out"});
   of.reads = options.reads;
@@ -165,7 +165,7 @@ void read_places(const Member& config, const Architecture& architecture, const S
     of.writes = writes && !options.writes ? std::optional(read_hook(*writes)) : options.writes;
   if (!architecture.transcoder && options.writes)
     fail(ErrorCode::bad_value, config.place().function,
-         "an autoencoder writes where it reads: writes is of transcoders");
+         "an autoencoder writes where it reads: writes is for transcoders only");
   read_processing(metadata, of);
   if (options.centred) of.centred_stream = *options.centred;
 }
@@ -257,7 +257,8 @@ SparseAutoencoder read(std::string text, const Place& config_place, const Tensor
   const bool said = config.given("apply_b_dec_to_input");
   made->subtracts_bias = said ? config["apply_b_dec_to_input"].truth() : !architecture.transcoder;
   if (architecture.transcoder && made->subtracts_bias)
-    fail_at(config["apply_b_dec_to_input"].place(), "true is of autoencoders, and this is a {}", architecture.name);
+    fail_at(config["apply_b_dec_to_input"].place(), "true is for autoencoders only, and this is a {}",
+            architecture.name);
   read_places(config, architecture, options, *made);
 
   made->weights = read_weights(weights_place, expected_weights(architecture, in, size, out), tensors);

@@ -14,7 +14,7 @@ void check_held(std::string_view function, std::string_view name, std::span<cons
                 std::span<const std::int64_t> ids) {
   for (std::size_t n = 0; n < std::min(held.size(), ids.size()); ++n) {
     if (held[n] != ids[n])
-      fail(ErrorCode::bad_value, function, "the cache is of another text: its id {} is {}, {} has {}", n, held[n], name,
+      fail(ErrorCode::bad_value, function, "the cache holds another text: its id {} is {}, {} has {}", n, held[n], name,
            ids[n]);
   }
 }
@@ -40,7 +40,7 @@ void add_types(const Text& text, std::size_t count, std::vector<std::int64_t>& t
 std::int64_t first_row_of(std::string_view function, std::int64_t first_row, std::int64_t count,
                           const ModelInfo& info) {
   if (!info.decoder() || info.encoder_decoder())
-    fail(ErrorCode::bad_value, function, "first_row is of decoders alone, the model is of type {}", info.type);
+    fail(ErrorCode::bad_value, function, "first_row needs a decoder-only model, the model is of type {}", info.type);
   return from_end(function, "first_row is", first_row, count);
 }
 
@@ -49,7 +49,7 @@ ModelCache known_before(std::string_view function, const ModelCache& given, cons
   check_held(function, text.decoder_ids.empty() ? "ids" : "decoder_ids", held, text.answering());
   check_held(function, "ids", encoder, text.ids);
   if (!encoder.empty() && encoder.size() != text.ids.size())
-    fail(ErrorCode::bad_value, function, "the cache is of another text: of {} tokens, ids has {}", encoder.size(),
+    fail(ErrorCode::bad_value, function, "the cache holds another text: it has {} tokens, ids has {}", encoder.size(),
          text.ids.size());
   ModelCache cache = given;
   cache.truncate(std::min<std::int64_t>(std::ssize(held), position));

@@ -38,7 +38,7 @@ class ValueOfHead {
                              crosses() ? info.encoder_layers : layer_, encoder ? info.encoder_heads : info.heads);
     if (of_encoder() && !options.direction)
       fail(ErrorCode::bad_value, value_split_function,
-           "no direction of a head of an encoder, whose heads the answer does not read");
+           "a head of the encoder needs a direction: the answer does not read it");
   }
 
   ValueSplit take() {

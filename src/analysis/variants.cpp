@@ -60,8 +60,7 @@ std::optional<Range> find_words(std::string_view text, std::string_view asked) {
 Range bytes_of(const VariantText& text, std::string_view name, std::string_view word) {
   const std::optional<Range> found = find_words(text.text, word);
   if (!found)
-    fail(ErrorCode::bad_value, variants_function, "{} is {}, which {} does not have", name, quote(word),
-         quote(text.text));
+    fail(ErrorCode::bad_value, variants_function, "{} is {}, which is not in {}", name, quote(word), quote(text.text));
   return *found;
 }
 
@@ -111,7 +110,7 @@ VariantRow row_of(const Model& model, const VariantText& text) {
   const auto found = [&](std::string_view name, std::string_view word) {
     const Range tokens = tokens_of(encoding, bytes_of(text, name, word));
     if (tokens.end == 0)
-      fail(ErrorCode::bad_value, variants_function, "{} is {}, which no token of {} stands for", name, quote(word),
+      fail(ErrorCode::bad_value, variants_function, "{} is {}, for which {} has no token", name, quote(word),
            quote(text.text));
     return tokens;
   };
@@ -120,7 +119,7 @@ VariantRow row_of(const Model& model, const VariantText& text) {
     if (word.empty()) return std::nullopt;
     const Range tokens = found(name, word);
     if (info.decoder() && tokens.end > row.query)
-      fail(ErrorCode::bad_value, variants_function, "{} is {}, which stands behind {}: a decoder does not see it there",
+      fail(ErrorCode::bad_value, variants_function, "{} is {}, which comes after {}: a decoder does not see it there",
            name, quote(word), quote(text.query));
     return tokens;
   };
@@ -144,7 +143,7 @@ void check_row(const VariantRow& row) {
   const std::int64_t N = row.weights.size(2);
   const auto check = [&](const Range& tokens) {
     if (tokens.begin < 0 || tokens.begin > tokens.end || tokens.end > N)
-      fail(ErrorCode::bad_value, variants_function, "tokens {} to {}, expected some of {}", tokens.begin, tokens.end,
+      fail(ErrorCode::bad_value, variants_function, "tokens {} to {}, expected a part of {}", tokens.begin, tokens.end,
            N);
   };
   for (const VariantWord& word : row.words) check(word.tokens);
@@ -245,7 +244,7 @@ std::vector<std::string> varied_texts(std::string_view text, std::string_view wo
 double given(const VariantRow& row, const Head& head, const Range& tokens) {
   check_row(row);
   if (tokens.begin < 0 || tokens.begin > tokens.end || tokens.end > row.weights.size(2))
-    fail(ErrorCode::bad_value, "given", "tokens {} to {}, expected some of {}", tokens.begin, tokens.end,
+    fail(ErrorCode::bad_value, "given", "tokens {} to {}, expected a part of {}", tokens.begin, tokens.end,
          row.weights.size(2));
   return sum_of(weights_of(row, head), tokens);
 }

@@ -20,18 +20,20 @@ constexpr TensorOption tensors[] = {
     {"bias", &AttentionOptions::bias, floating, pairs, "added to the scaled scores", anywhere, &BackwardOptions::dbias,
      &OptionGradients::dbias, &AttentionGradientViews::dbias},
     {"distance_bias", &AttentionOptions::distance_bias, floating, distances,
-     "adds one number for each distance of a key from its query, from -R to R", positional,
-     &BackwardOptions::ddistance_bias, &OptionGradients::ddistance_bias, &AttentionGradientViews::ddistance_bias},
+     "adds one number for each distance from query to key, from -R to R", positional, &BackwardOptions::ddistance_bias,
+     &OptionGradients::ddistance_bias, &AttentionGradientViews::ddistance_bias},
     {"alibi_slopes", &AttentionOptions::alibi_slopes, floating, heads,
      "adds -slope * |i + offset - j| to the scaled scores", positional, &BackwardOptions::dalibi_slopes,
      &OptionGradients::dalibi_slopes, &AttentionGradientViews::dalibi_slopes},
     {"sinks", &AttentionOptions::sinks, floating, heads, "one more score in each row's softmax, without a value",
      anywhere, &BackwardOptions::dsinks, &OptionGradients::dsinks, &AttentionGradientViews::dsinks},
-    {"key_lengths", &AttentionOptions::key_lengths, whole, items, "only the first so many keys exist"},
+    {"key_lengths", &AttentionOptions::key_lengths, whole, items,
+     "how many keys of each batch item exist; the others are hidden"},
     {"query_starts", &AttentionOptions::query_starts, whole, starts,
-     "several sequences stand one after another along Tq, and begin at these queries; the last entry is Tq"},
+     "first query of each sequence, if several stand one after another along Tq; the last entry is Tq"},
     {"key_starts", &AttentionOptions::key_starts, whole, starts,
-     "likewise the keys that each sequence sees, along Tk; positions count from its first"},
+     "first key of each sequence, along Tk; a sequence sees its own keys alone, and positions count from its first "
+     "key"},
 };
 
 constexpr NumberOption numbers[] = {

@@ -138,8 +138,7 @@ Recipe recipe_of(const ExplainOptions& asked) {
   if (options.window) at_least(0, "window", *options.window);
   if ((options.causal || options.window) && options.second_text) {
     fail(ErrorCode::bad_value, "explain",
-         "{} was asked for together with a second sentence, whose words have no place "
-         "before or after the first's",
+         "{} can't be used with a second sentence: its words stand neither before nor after the first's",
          options.causal ? "causal" : "window");
   }
   Recipe recipe;

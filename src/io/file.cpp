@@ -73,7 +73,7 @@ Target follow_links(const Place& place, const fs::path& path) {
     if (error) fail_at(place, "the link can't be read: {}", error.message());
     current = folder / next;
   }
-  fail_at(place, "more than {} symbolic links lead on from each other", most_links);
+  fail_at(place, "the path leads through more than {} symbolic links", most_links);
 }
 
 }  // namespace
@@ -239,9 +239,9 @@ void OutputFile::write(const void* bytes, std::uint64_t count) {
 
 void OutputFile::write_at(std::uint64_t offset, std::string_view bytes) {
   if (lseek(descriptor_, static_cast<off_t>(offset), SEEK_SET) < 0)
-    fail_at(place_, "can't be gone back in: {}", reason());
+    fail_at(place_, "can't be read from the beginning again: {}", reason());
   write(bytes);
-  if (lseek(descriptor_, 0, SEEK_END) < 0) fail_at(place_, "can't be gone back in: {}", reason());
+  if (lseek(descriptor_, 0, SEEK_END) < 0) fail_at(place_, "can't be read from the beginning again: {}", reason());
 }
 
 void OutputFile::grow_to(std::uint64_t size) {
@@ -249,7 +249,7 @@ void OutputFile::grow_to(std::uint64_t size) {
 }
 
 std::string OutputFile::path_for_others() const {
-  if (target_.empty()) fail_at(place_, "is no file that several processes can write");
+  if (target_.empty()) fail_at(place_, "is not a file that several processes can write");
   return temporary_.empty() ? fmt::format("/proc/{}/fd/{}", getpid(), descriptor_) : temporary_.native();
 }
 

@@ -172,7 +172,7 @@ NpyHeader read_header(ByteStream& stream) {
   if (stream.size() == 0) fail_at(stream.place(), "is empty");
   stream.read(magic, std::min<std::uint64_t>(stream.size(), npy_magic.size()));
   if (stream.position() < npy_magic.size() || std::string_view(magic, npy_magic.size()) != npy_magic) {
-    fail_at(stream.place(), "byte 0: is no .npy file, which begins with \\x93NUMPY");
+    fail_at(stream.place(), "byte 0: is not an .npy file, which begins with \\x93NUMPY");
   }
   stream.read(magic + npy_magic.size(), 2);
   const int major = static_cast<unsigned char>(magic[6]);

@@ -17,7 +17,7 @@ TensorMap read_tensors(const InputFile& file) {
   // A .safetensors file may have a length that looks like a zip's first bytes; a zip never has a brace there.
   if (start.size() == 9 && start[8] == '{') return read_safetensors(file).tensors;
   if (start.starts_with("PK\3\4") || start.starts_with("PK\5\6")) return read_npz(file);
-  fail_at(file.place(), "byte 0: is no .npy, .npz or .safetensors file: it begins with {}", quote(start));
+  fail_at(file.place(), "byte 0: is not an .npy, .npz or .safetensors file: it begins with {}", quote(start));
 }
 
 TensorMap read_tensors(const std::filesystem::path& path) {

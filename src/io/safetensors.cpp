@@ -211,7 +211,7 @@ SafetensorsHeader read_header(const InputFile& file) {
     fail_at(place, "byte 0: a header of {} bytes; at most {} are read", length, longest_header);
   }
   if (length > file.size() - prefix_size) {
-    fail_at(place, "byte 0: a header of {} bytes, but {} follow: cut short, or no .safetensors file", length,
+    fail_at(place, "byte 0: a header of {} bytes, but {} follow: cut short, or not a .safetensors file", length,
             file.size() - prefix_size);
   }
   std::string text = file.read(prefix_size, length);

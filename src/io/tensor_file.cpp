@@ -174,7 +174,7 @@ SharedTensorFile::SharedTensorFile(const std::filesystem::path& path, std::vecto
   state_->part.emplace(state_->place, std::string(place.substr(second + 1)));
   const auto [device, inode] = state_->part->identity();
   if (!place.starts_with("0:0:") && place.substr(0, second) != fmt::format("{}:{}", device, inode))
-    fail_at(state_->place, "the file that another process has begun isn't to be seen from here");
+    fail_at(state_->place, "the file that another process has begun can't be seen from here");
 }
 
 SharedTensorFile::SharedTensorFile(SharedTensorFile&& other) noexcept = default;
@@ -223,7 +223,7 @@ void SharedTensorFile::finish() {
 }
 
 void SharedTensorFile::commit() {
-  if (!state_->file) fail(ErrorCode::bad_value, state_->place, "the one who created it commits it");
+  if (!state_->file) fail(ErrorCode::bad_value, state_->place, "only the process that created the file can commit it");
   state_->file->commit();
 }
 

@@ -80,7 +80,7 @@ std::uint64_t find_end(const InputFile& file) {
       return start + at;
     }
   }
-  fail_at(place, "byte {}: no directory of a zip ends here: cut short, or no .npz file", file.size());
+  fail_at(place, "byte {}: no directory of a zip ends here: cut short, or not an .npz file", file.size());
 }
 
 // Where the zip64 end record stands; 0 where there is none.

@@ -99,7 +99,7 @@ void check_wanted(const MultiHeadAttentionCall& call, const MultiHeadAttentionBa
   for (const TensorOption& option : tensor_options())
     if (option.wanted) check(option.name, wanted.attention.*option.wanted, call.attention.*option.value);
   if (wanted.attention.dlse || wanted.attention.lse_low)
-    fail(ErrorCode::bad_value, "MultiHeadAttention", "dlse or lse_low is given, but lse is no result of the layer");
+    fail(ErrorCode::bad_value, "MultiHeadAttention", "dlse or lse_low is given, but lse is not a result of the layer");
 }
 
 // [...,heads,Tq,Tk] -> [...,Tq,Tk]

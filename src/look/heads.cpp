@@ -21,7 +21,7 @@ std::string why_unknown(const Recording& recording, const std::vector<RecordedHe
   const auto all = [&](bool RecordedLayer::*has) {
     return std::ranges::all_of(heads, [&](const RecordedHead& x) { return !(recording.at(x.layer).*has); });
   };
-  if (all(&RecordedLayer::has_distance)) return "nobody said which key is level with a query";
+  if (all(&RecordedLayer::has_distance)) return "it is not said which key is level with a query";
   if (of_tokens && all(&RecordedLayer::has_tokens)) return "the tokens' ids are not known";
   if (of_tokens)
     return fmt::format("fewer than {} queries have an earlier copy of their token", HeadScores::least_rows);
@@ -49,11 +49,11 @@ std::string name_of(const Recording& recording, const RecordedHead& head) {
 void sort_heads(const Recording& recording, std::vector<RecordedHead>& heads, std::string_view score) {
   const std::span<const HeadStatistic> columns = head_statistics();
   const auto column = std::ranges::find(columns, score, &HeadStatistic::name);
-  if (column == columns.end()) fail(ErrorCode::bad_value, "sort_heads", "'{}' is no score of a head", score);
+  if (column == columns.end()) fail(ErrorCode::bad_value, "sort_heads", "'{}' is not a score of a head", score);
   const auto value = [&](const RecordedHead& x) { return column->of(x.scores); };
   if (!heads.empty() && std::ranges::none_of(
                             heads, [](const auto& known) { return known.has_value(); }, value))
-    fail(ErrorCode::bad_value, "sort_heads", "{} is not known of these heads: {}", score,
+    fail(ErrorCode::bad_value, "sort_heads", "{} is not known for these heads: {}", score,
          why_unknown(recording, heads, score));
   const auto key = [&](const RecordedHead& x) {
     const double number = value(x).value_or(-INFINITY);

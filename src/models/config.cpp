@@ -234,7 +234,7 @@ void rename(const Member& file, const json& aliases, json& config) {
     const auto key = name.get<std::string>();
     const Member other = file[alias.c_str()];
     if (file.has(key.c_str()) && other.value() != file[key.c_str()].value())
-      fail_at(other.place(), "is another name of {}, which has another value", key);
+      fail_at(other.place(), "is another name for {}, which has another value", key);
     config[key] = other.value();
   }
 }

@@ -52,7 +52,7 @@ constexpr auto places = [] {
 
 std::string_view name_of(ModelPlace place) {
   if (static_cast<std::size_t>(place) < std::size(names)) return names[static_cast<std::size_t>(place)];
-  fail(ErrorCode::bad_value, "name_of", "there is no place {} in a model", static_cast<int>(place));
+  fail(ErrorCode::bad_value, "name_of", "no model has a place {}", static_cast<int>(place));
 }
 
 std::span<const ModelPlace> model_places() {
@@ -87,7 +87,7 @@ PlaceShape shape_of(const char* asked, ModelPlace place, const ModelInfo& info) 
   const bool encoder = is_of_encoder(place), cross = !encoder && place >= ModelPlace::cross_residual;
   const std::string_view name = name_of(place);
   if ((encoder || cross) && !info.encoder_decoder())
-    fail(ErrorCode::bad_value, asked, "{} is of encoder-decoders; the model is of type {}", name, info.type);
+    fail(ErrorCode::bad_value, asked, "only encoder-decoders have {}; the model is of type {}", name, info.type);
   if (place == ModelPlace::residual_mid && info.parallel)
     fail(ErrorCode::bad_value, asked, "there is no {}: attention and MLP of this model read the same stream", name);
   const std::int64_t layers = encoder ? info.encoder_layers : info.layers;
@@ -221,8 +221,8 @@ void check_mean(const Edit& edit, const Batch& batch) {
   for_each_sequence(edit, starts_of(edit.at, batch), [&](std::int64_t begin, std::int64_t end) {
     if (end - begin == 1)
       fail(ErrorCode::bad_value, edits_function,
-           "an edit of layer {} at {} sets the mean over the rows, and a sequence has one row of it: it would change "
-           "nothing; values can be a mean over other texts",
+           "an edit of layer {} at {} sets the mean over the rows, but a sequence has one row there, so nothing would "
+           "change; give values, such as a mean over other texts",
            edit.layer, name_of(edit.at));
   });
 }
@@ -264,8 +264,8 @@ Edits::Edits(std::span<const Edit> edits, const Batch& batch, const ModelInfo& i
     find_place(edit, info);
     if (is_of_encoder(edit.at) != (batch.stack == Stack::encoder)) continue;
     if (is_read_once(edit.at) && !batch.memory)
-      fail(ErrorCode::bad_value, edits_function, "an edit at {}, and the cache has the encoder's text",
-           name_of(edit.at));
+      fail(ErrorCode::bad_value, edits_function,
+           "an edit at {} comes too late: the cache has the encoder's text already", name_of(edit.at));
     find_rows(edit, batch);
     check_values(edit, batch, info);
     check_mean(edit, batch);

@@ -99,7 +99,7 @@ fs::path model_in(std::string_view function, const fs::path& folder, const std::
   std::vector<std::string> names;
   names.reserve(files.size());
   for (const fs::path& file : files) names.push_back(quote(name + "/" + file.filename().string()));
-  fail(ErrorCode::bad_file, function, "{} has several models: {}", quote(name), fmt::join(names, ", "));
+  fail(ErrorCode::bad_file, function, "{} holds several models: {}", quote(name), fmt::join(names, ", "));
 }
 
 // "org/model", "model", "org/model/file.gguf"; empty: no such model is there.
@@ -168,7 +168,8 @@ std::filesystem::path models::find(std::string_view function, const std::filesys
     return model_in(function, own, name);
   if (fs::path found = find_in_hub(function, name); !found.empty()) return found;
   fail(ErrorCode::bad_file, function,
-       "no file or folder {}, and no model of that name in attend's cache or Hugging Face's ({}); nothing is fetched",
+       "no file or folder {}, and no model with that name in attend's cache or Hugging Face's ({}); nothing is "
+       "downloaded",
        quote(name), hub_cache().string());
 }
 

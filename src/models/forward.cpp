@@ -31,7 +31,7 @@ void check_caches(const ModelCall& call, const Batch& batch, const ModelInfo& in
       fail(ErrorCode::bad_value, forward_function, "caches[{}] comes twice", s);
     if (call.caches[s]->activations() != info.activations)
       fail(ErrorCode::bad_value, forward_function,
-           "caches[{}] is of a model whose activations are {}, and these are {}", s,
+           "caches[{}] was made by a model whose activations are {}, and here they are {}", s,
            name_of(call.caches[s]->activations()), name_of(info.activations));
   }
 }
@@ -76,7 +76,7 @@ std::vector<std::int64_t> checked_starts(std::string_view name, std::span<const 
 Batch batch_of(std::span<const std::int64_t> ids, const ModelCall& call, const ModelInfo& info) {
   check_ids("ids", ids, info.vocabulary);
   if (!call.decoder_ids.empty())
-    fail(ErrorCode::bad_value, forward_function, "decoder_ids are of encoder-decoders, the model is of type {}",
+    fail(ErrorCode::bad_value, forward_function, "decoder_ids need an encoder-decoder, the model is of type {}",
          info.type);
   Batch batch{.ids = ids,
               .starts = checked_starts("starts", call.starts, std::ssize(ids)),
@@ -87,7 +87,8 @@ Batch batch_of(std::span<const std::int64_t> ids, const ModelCall& call, const M
   if (!call.types.empty() && call.types.size() != ids.size())
     fail(ErrorCode::bad_value, forward_function, "{} types for {} ids", call.types.size(), ids.size());
   if (!call.types.empty() && info.decoder())
-    fail(ErrorCode::bad_value, forward_function, "types are BERT's, the model is of type {}", info.type);
+    fail(ErrorCode::bad_value, forward_function, "types are for BERT-like encoders, the model is of type {}",
+         info.type);
   check_recorder(batch);
   if (!call.caches.empty()) check_caches(call, batch, info);
   place(batch, call.caches, info);
@@ -97,7 +98,8 @@ Batch batch_of(std::span<const std::int64_t> ids, const ModelCall& call, const M
 Batch encoder_batch_of(std::span<const std::int64_t> ids, const ModelCall& call, const ModelInfo& info) {
   check_ids("ids", ids, info.encoder_vocabulary);
   if (!call.types.empty())
-    fail(ErrorCode::bad_value, forward_function, "types are BERT's, the model is of type {}", info.type);
+    fail(ErrorCode::bad_value, forward_function, "types are for BERT-like encoders, the model is of type {}",
+         info.type);
   Batch batch{.ids = ids,
               .starts = checked_starts("starts", call.starts, std::ssize(ids)),
               .positions = {},
@@ -137,7 +139,7 @@ class CallCaches {
       const auto layers = std::ssize(ModelAccess::layers(*cache)), cross = std::ssize(ModelAccess::cross(*cache));
       if (layers != info.layers || cross != (info.encoder_decoder() ? layers : 0))
         fail(ErrorCode::bad_value, forward_function,
-             "a cache of {} layers, {} of an encoder's text, expected {} and {}", layers, cross, info.layers,
+             "a cache has {} layers, {} of them for an encoder's text, expected {} and {}", layers, cross, info.layers,
              info.encoder_decoder() ? info.layers : 0);
       lengths_.push_back(cache->length());
       encoder_lengths_.push_back(cache->encoder_length());
@@ -220,8 +222,8 @@ void check_edits(std::span<const Edit> edits, bool encodes, bool decodes) {
   for (const Edit& edit : edits) {
     const bool encoder = models::is_of_encoder(edit.at);
     if (encoder ? encodes : decodes) continue;
-    fail(ErrorCode::bad_value, forward_function, "an edit at {}, and the call does not run the {}", name_of(edit.at),
-         encoder ? "encoder: the cache has its text" : "decoder: there are no decoder_ids");
+    fail(ErrorCode::bad_value, forward_function, "an edit at {} has no effect: the call does not run the {}",
+         name_of(edit.at), encoder ? "encoder: the cache has its text" : "decoder: there are no decoder_ids");
   }
 }
 
@@ -232,16 +234,16 @@ Tensor forward_both(const Of& family, std::span<const std::int64_t> ids, const M
   const bool encodes = !caches.have_read(), decodes = !call.decoder_ids.empty();
   if (!encodes && !ids.empty())
     fail(ErrorCode::bad_value, forward_function,
-         "there are {} ids, and the caches have the encoder's text: expected none", ids.size());
+         "got {} ids, expected none: the caches have the encoder's text already", ids.size());
   if (!decodes && !call.caches.empty())
-    fail(ErrorCode::bad_value, forward_function, "there are no decoder_ids, whose keys and values a cache keeps");
+    fail(ErrorCode::bad_value, forward_function, "a cache needs decoder_ids, whose keys and values it keeps");
   check_edits(call.edits, encodes, decodes);
   Batch encoder, decoder;
   models::Memory memory;
   if (encodes) encoder = models::encoder_batch_of(ids, call, info);
   if (decodes) decoder = models::decoder_batch_of(call, info);
   if (encodes && decodes && encoder.sequences() != decoder.sequences())
-    fail(ErrorCode::bad_value, forward_function, "{} sequences of decoder_ids, expected {}, as many as of ids",
+    fail(ErrorCode::bad_value, forward_function, "decoder_ids have {} sequences, expected {}, as ids have",
          decoder.sequences(), encoder.sequences());
   if (encodes) {
     memory = {models::run(family.encoder(), info.encoder_layers, encoder, call, info, watcher), encoder.starts};
@@ -263,7 +265,7 @@ Tensor ModelAccess::text_states(const Model& model, std::span<const std::int64_t
   const Model::Parts& parts = *model.parts_;
   if (!parts.info.encoder_decoder() || !parts.head || ids.empty()) return forward(model, ids, call, nullptr);
   if (!call.decoder_ids.empty())
-    fail(ErrorCode::bad_value, forward_function, "{} decoder_ids were given, which a task's head makes of ids",
+    fail(ErrorCode::bad_value, forward_function, "got {} decoder_ids, expected none: a task's head makes them from ids",
          call.decoder_ids.size());
   const std::vector<std::int64_t> starts = models::checked_starts("starts", call.starts, std::ssize(ids));
   const std::vector<std::int64_t> decoder_ids = parts.head->decoder_ids(ids, starts);

@@ -20,19 +20,19 @@ constexpr std::int64_t pass_tokens = 1024;
 // What a call of several prompts does not take.
 void check_for_several(const GenerateOptions& options) {
   if (options.recorder)
-    fail(ErrorCode::bad_value, generate_function, "a recorder is of one prompt, and there are several");
+    fail(ErrorCode::bad_value, generate_function, "a recorder takes one prompt, and there are several");
   if (options.observe)
-    fail(ErrorCode::bad_value, generate_function, "an observer is of one prompt, and there are several");
+    fail(ErrorCode::bad_value, generate_function, "an observer takes one prompt, and there are several");
   if (options.on_token)
     fail(ErrorCode::bad_value, generate_function,
-         "on_token is of one prompt, and there are several: on_token_of is told which");
-  if (options.on_text) fail(ErrorCode::bad_value, generate_function, "on_text is of one prompt, and there are several");
-  if (options.cache) fail(ErrorCode::bad_value, generate_function, "a cache is of one prompt, and there are several");
+         "on_token takes one prompt, and there are several: use on_token_of, which is told the prompt's number");
+  if (options.on_text) fail(ErrorCode::bad_value, generate_function, "on_text takes one prompt, and there are several");
+  if (options.cache) fail(ErrorCode::bad_value, generate_function, "a cache takes one prompt, and there are several");
   if (options.settings.num_return_sequences.value_or(1) > 1)
-    fail(ErrorCode::bad_value, generate_function, "num_return_sequences is of one prompt, and there are several");
+    fail(ErrorCode::bad_value, generate_function, "num_return_sequences takes one prompt, and there are several");
   for (const Edit& edit : options.edits)
     if (edit.rows)
-      fail(ErrorCode::bad_value, generate_function, "an edit of rows is of one prompt, and there are several");
+      fail(ErrorCode::bad_value, generate_function, "an edit with rows takes one prompt, and there are several");
 }
 
 // As the call of it alone would, whose message names no prompt.
@@ -108,7 +108,7 @@ std::vector<Ids> ids_of(std::vector<models::Written> all) {
 std::vector<models::Written> beams_after(const Model& model, const models::Writer& writer, const Ids& prompt,
                                          const GenerateOptions& options) {
   if (options.recorder || options.observe || options.cache)
-    fail(ErrorCode::bad_value, generate_function, "{} is of one text, and beams are {}",
+    fail(ErrorCode::bad_value, generate_function, "{} takes one text, and there are {} beams",
          options.recorder  ? "a recorder"
          : options.observe ? "an observer"
                            : "a cache",

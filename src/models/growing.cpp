@@ -37,12 +37,13 @@ Tensor last_rows(const Tensor& hidden, const Ids& starts) {
 // What does not go with a cache that has read a part of the text.
 void check_cached(const GenerateOptions& options, const ModelInfo& info) {
   if (info.encoder_decoder())
-    fail(ErrorCode::bad_value, growing_function, "cache is of decoders, the model is of type {}", info.type);
+    fail(ErrorCode::bad_value, growing_function, "cache needs a decoder-only model, the model is of type {}",
+         info.type);
   if (options.recorder)
     fail(ErrorCode::bad_value, growing_function, "a recorder needs the whole text, and cache has some of it");
   for (const Edit& edit : options.edits)
     if (edit.rows)
-      fail(ErrorCode::bad_value, growing_function, "an edit of rows needs the whole text, and cache has some of it");
+      fail(ErrorCode::bad_value, growing_function, "an edit with rows needs the whole text, and cache has some of it");
 }
 
 }  // namespace
@@ -76,7 +77,7 @@ Writer::Writer(const Model& model, const GenerateOptions& options)
   for (const Edit& edit : lasting_)
     if (edit.set != Edit::Set::zero && edit.values.rank() > 1 && edit.values.size(0) > 1)
       fail(ErrorCode::bad_value, growing_function,
-           "an edit at {} without rows is of every token, and has {} rows of values: expected one, or rows of the "
+           "an edit at {} without rows applies to every token, and has {} rows of values: expected one, or rows of the "
            "prompt",
            name_of(edit.at), edit.values.size(0));
 }
@@ -160,7 +161,7 @@ void Writer::keep_up(Growing& text) const {
   if (text.cache.length() != again_) return;
   if (options_.recorder)
     fail(ErrorCode::bad_value, growing_function,
-         "a recorder can't follow a text beyond {} tokens: all is computed again there", again_);
+         "a recorder can't follow a text beyond {} tokens, where the model computes all of it again", again_);
   text.cache.truncate(0);
 }
 

@@ -36,8 +36,9 @@ Knockouts::Knockouts(std::span<const Knockout> knockouts, const Batch& batch, co
   for (Knockout& each : all_) {
     const bool encoder = each.attention == AttentionKind::encoder;
     if (each.attention != AttentionKind::self && !info.encoder_decoder())
-      fail(ErrorCode::bad_value, knockouts_function, "a knockout of {} attention; the model is of type {}",
-           encoder ? "an encoder's" : "cross-", info.type);
+      fail(ErrorCode::bad_value, knockouts_function,
+           "a knockout of {} needs an encoder-decoder; the model is of type {}",
+           encoder ? "an encoder's attention" : "cross-attention", info.type);
     if (each.layer)
       each.layer =
           from_end(knockouts_function, "a knockout in layer", *each.layer, encoder ? info.encoder_layers : info.layers);
@@ -50,7 +51,7 @@ Knockouts::Knockouts(std::span<const Knockout> knockouts, const Batch& batch, co
   });
   if (!all_.empty() && batch.recorder)
     fail(ErrorCode::bad_value, knockouts_function,
-         "knockouts can't be recorded: a recording makes weights again from q and k, which know of none");
+         "knockouts can't be recorded: a recording makes weights again from q and k, which do not have them");
 }
 
 std::int64_t Knockouts::rows_before(const AttentionStep& step, std::int64_t rows) const {

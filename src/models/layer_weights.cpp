@@ -81,7 +81,8 @@ std::vector<std::int64_t> all_ids(std::int64_t vocabulary) {
 std::map<std::string, Tensor> Model::weights(std::int64_t layer, bool encoder) const {
   const ModelInfo& info = parts_->info;
   if (encoder && !info.encoder_decoder())
-    fail(ErrorCode::bad_value, layer_weights_function, "an encoder's layer; the model is of type {}", info.type);
+    fail(ErrorCode::bad_value, layer_weights_function, "encoder needs an encoder-decoder; the model is of type {}",
+         info.type);
   const auto n = static_cast<std::size_t>(
       from_end(layer_weights_function, "layer", layer, encoder ? info.encoder_layers : info.layers));
   const LayerParts parts = models::parts_of_layer(*parts_, n, encoder);

@@ -133,7 +133,7 @@ float largest_logit(std::span<const float> logits) {
   for (std::size_t i = 0; i < lanes; ++i) found = std::max(found, largest[i]), right = right && numbers[i] != 0;
   if (!right) {
     const auto wrong = std::find_if(logits.begin(), logits.end(), [](float x) { return !(x < infinity); });
-    fail(ErrorCode::bad_value, logits_function, "the logit of token {} is {}: have the weights NaN or infinity?",
+    fail(ErrorCode::bad_value, logits_function, "the logit of token {} is {}: check the weights for NaN and infinity",
          wrong - logits.begin(), *wrong);
   }
   if (found == never) fail(ErrorCode::bad_value, logits_function, "no token may come: every logit is -inf");

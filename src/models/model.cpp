@@ -44,7 +44,7 @@ void check_exact(const ModelInfo& info, std::string_view asked) {
 void check_finite(const Tensor& hidden) {
   const float* values = hidden.data<float>();
   if (std::all_of(values, values + hidden.count(), [](float value) { return std::isfinite(value); })) return;
-  fail(ErrorCode::bad_value, model_function, "the hidden states have NaN or infinity: do the weights?");
+  fail(ErrorCode::bad_value, model_function, "the hidden states have NaN or infinity: check the weights for them");
 }
 
 std::vector<double> mean_direction(const Tensor& hidden, std::int64_t begin, std::int64_t end) {
@@ -68,7 +68,7 @@ const Output& output_of(const Model::Parts& parts, std::string_view asked) {
       },
       parts.family);
   if (!output)
-    fail(ErrorCode::bad_value, asked, "expected a model with an output layer, and this one is bare: no lm_head.weight");
+    fail(ErrorCode::bad_value, asked, "expected a model with an output layer, and this one has no lm_head.weight");
   return *output;
 }
 
@@ -77,17 +77,17 @@ const Output& output_of(const Model::Parts& parts, std::string_view asked) {
 Tensor Model::forward(std::span<const std::int64_t> ids, const ModelCall& call) const {
   if (info().encoder_decoder() && call.decoder_ids.empty())
     fail(ErrorCode::bad_value, model_function,
-         "there are no decoder_ids: forward() of an encoder-decoder gives the states of its decoder's text, which "
-         "begins with info().start; encoder_states() gives its encoder's");
+         "there are no decoder_ids: an encoder-decoder's forward() gives the states of the decoder's text, which "
+         "begins with info().start; encoder_states() gives the encoder's");
   return ModelAccess::forward(*this, ids, call, nullptr);
 }
 
 Tensor Model::encoder_states(std::span<const std::int64_t> ids, const ModelCall& call) const {
   if (!info().encoder_decoder())
-    fail(ErrorCode::bad_value, model_function, "encoder_states() are an encoder-decoder's, the model is of type {}: {}",
+    fail(ErrorCode::bad_value, model_function, "encoder_states() needs an encoder-decoder, the model is of type {}: {}",
          info().type, "expected forward()");
   if (!call.decoder_ids.empty() || !call.caches.empty())
-    fail(ErrorCode::bad_value, model_function, "encoder_states() take no decoder_ids and caches: forward() does");
+    fail(ErrorCode::bad_value, model_function, "encoder_states() takes no decoder_ids and no caches: forward() does");
   return ModelAccess::forward(*this, ids, call, nullptr);
 }
 

@@ -96,7 +96,7 @@ const ModelType& type_of(const Member& config) {
   const Member member = config["model_type"];
   const std::string name = member.text();
   if (const ModelType* found = models::find_model_type(name)) return *found;
-  fail_at(member.place(), "{} is not known here; {}docs/models.md lists the types that are", quote(name),
+  fail_at(member.place(), "{} is not known here; {}docs/models.md lists the types that are known", quote(name),
           models::record_takes(name) ? "attend.transformers.record (Python) looks into it, computed by PyTorch; " : "");
 }
 
@@ -214,12 +214,12 @@ void read_sentences(const std::filesystem::path& path, const models::GgufFile* g
   try {
     if (info.family == ModelFamily::bart)  // its decoder's states of the text, shifted; Marian's get random weights
       fail(ErrorCode::bad_file, "Model.embed",
-           "what sentence-transformers takes of type {} is not known here; encoder_states() are the encoder's",
+           "what sentence-transformers uses as vectors for type {} is not known here; encoder_states() gives the "
+           "encoder's states",
            info.type);
     if (of_task && !is_there(path / "modules.json"))
       fail(ErrorCode::bad_file, "Model.embed",
-           "{} has a head for {} and no modules.json, which would say what its vectors are", quote(path.string()),
-           info.head);
+           "{} has a head for {} and no modules.json to say how its vectors are made", quote(path.string()), info.head);
     models::SentenceModules modules = gguf ? models::gguf_sentences(config, size, info.longest)
                                            : models::read_sentences(path, config, size, info.longest);
     if (gguf) models::read_own_sentences(*gguf, size, modules);

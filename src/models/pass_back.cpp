@@ -152,7 +152,7 @@ void back_of_both(const Of& family, std::span<const std::int64_t> ids, const Mod
   }
   Batch decoder_batch = decoder_batch_of(call, info);
   if (batch.sequences() != decoder_batch.sequences())
-    fail(ErrorCode::bad_value, pass_back_function, "{} sequences of decoder_ids, expected {}, as many as of ids",
+    fail(ErrorCode::bad_value, pass_back_function, "decoder_ids have {} sequences, expected {}, as ids have",
          decoder_batch.sequences(), batch.sequences());
   const Memory memory{encoder.forward(back.memory / 2), batch.starts};
   decoder_batch.memory = &memory;
@@ -166,9 +166,9 @@ void back_of_both(const Of& family, std::span<const std::int64_t> ids, const Mod
 
 void check_call(const ModelCall& call) {
   if (!call.caches.empty())
-    fail(ErrorCode::bad_value, pass_back_function, "a pass back is of a whole text, and takes no caches");
-  if (!call.knockouts.empty()) fail(ErrorCode::bad_value, pass_back_function, "a pass back takes no knockouts");
-  if (call.recorder) fail(ErrorCode::bad_value, pass_back_function, "a pass back takes no recorder");
+    fail(ErrorCode::bad_value, pass_back_function, "a backward pass needs the whole text and takes no caches");
+  if (!call.knockouts.empty()) fail(ErrorCode::bad_value, pass_back_function, "a backward pass takes no knockouts");
+  if (call.recorder) fail(ErrorCode::bad_value, pass_back_function, "a backward pass takes no recorder");
 }
 
 }  // namespace

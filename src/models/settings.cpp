@@ -68,8 +68,9 @@ void check_stop_strings(const GenerationSettings& x) {
 // Beams are not drawn: of a caller who wants the one, the folder's other has no place.
 void check_beams(const GenerationSettings& caller, Settings& settled) {
   if (settled.temperature > 0 && caller.temperature && caller.num_beams)
-    fail(ErrorCode::bad_value, settings_function, "temperature is {} and num_beams is {}, and beams are not drawn",
-         settled.temperature, settled.num_beams);
+    fail(ErrorCode::bad_value, settings_function,
+         "temperature is {} and num_beams is {}: beams are not drawn, expected one of the two", settled.temperature,
+         settled.num_beams);
   if (settled.temperature > 0 && caller.temperature) {
     settled.num_beams = 1;
     return;

@@ -32,7 +32,7 @@ struct Layers {
 
 Layers layers_of(const SteeringOptions& options, const ModelInfo& info) {
   if (info.layers < 2)
-    fail(ErrorCode::bad_value, steering_function, "a model of {} layers, expected two or more", info.layers);
+    fail(ErrorCode::bad_value, steering_function, "the model has {} layers, expected two or more", info.layers);
   const auto place = [&](std::string_view name, std::int64_t layer) {
     const std::int64_t found = from_end(steering_function, fmt::format("{} layer", name), layer, info.layers);
     if (found < 1) fail(ErrorCode::bad_value, steering_function, "{} layer 0, expected 1 or more", name);
@@ -143,7 +143,8 @@ std::vector<Edit> Steering::edits() const {
 }
 
 void Steering::save(const std::filesystem::path& path) const {
-  if (directions.empty()) fail(ErrorCode::bad_value, steering_function, "there are no directions");
+  if (directions.empty())
+    fail(ErrorCode::bad_value, steering_function, "there are no directions, expected at least one");
   models::GgufValues values;
   values.add_text("general.architecture", architecture);
   values.add_text("controlvector.model_hint", model);
@@ -165,7 +166,7 @@ Steering Steering::load(const std::filesystem::path& path) {
   for (const models::GgufTensor& tensor : file.tensors()) {
     const std::optional<std::int64_t> layer = layer_of(tensor.name);
     if (!layer || *layer < 1 || tensor.type != models::GgufType::f32 || tensor.shape.rank() != 1)
-      file.refuse(tensor.name, "is no direction: expected direction.1, direction.2, ... of F32, of one axis");
+      file.refuse(tensor.name, "is not a direction: expected direction.1, direction.2, ... in F32, with one axis");
     Tensor direction = Tensor::uninitialized(tensor.shape);
     std::memcpy(direction.raw(), file.map()->data() + tensor.begin, tensor.bytes);
     out.directions.emplace(*layer, std::move(direction));
@@ -173,7 +174,7 @@ Steering Steering::load(const std::filesystem::path& path) {
   if (out.directions.empty()) file.refuse("controlvector", "has no directions");
   for (const auto& [layer, direction] : out.directions)
     if (direction.count() != out.directions.begin()->second.count())
-      file.refuse(fmt::format("{}{}", tensor_name, layer), "has another length than the others");
+      file.refuse(fmt::format("{}{}", tensor_name, layer), "differs in length from the others");
   return out;
 }
 
@@ -182,7 +183,7 @@ Steering make_steering(const Model& model, std::span<const TextPair> pairs, cons
   models::check_exact(info, steering_function);
   models::check_decoder(info, steering_function);
   if (info.encoder_decoder())
-    fail(ErrorCode::bad_value, steering_function, "expected a decoder alone, the model is of type {}", info.type);
+    fail(ErrorCode::bad_value, steering_function, "expected a decoder-only model, the model is of type {}", info.type);
   if (pairs.empty()) fail(ErrorCode::bad_value, steering_function, "there are no pairs of texts");
   const Layers layers = layers_of(options, info);
   std::vector<Differences> differences(static_cast<std::size_t>(layers.last - layers.first + 1));

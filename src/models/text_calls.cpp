@@ -12,7 +12,7 @@ Encoding models::embedded(Encoding text, const Tokenizer& tokenizer, const Model
   for (const std::int64_t id : text.ids) {
     if (id >= rows)
       fail(ErrorCode::bad_file, "Model",
-           "its tokenizer has {} as {}, its weights have embeddings of 0 to {}: files of two models?",
+           "its tokenizer has {} as {}, but its weights have embeddings 0 to {}: do the files belong to two models?",
            quote(tokenizer.token(id)), id, rows - 1);
   }
   return text;

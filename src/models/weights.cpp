@@ -72,8 +72,8 @@ void check_complete(const Place& folder, const fs::path& path, const std::map<st
     if (!is_there(path / shard)) missing.insert(shard);
   }
   if (missing.empty()) return;
-  fail_at(folder, "{} of the {} files that {} names are missing, as after half a download: {}", missing.size(),
-          shards.size(), index_name, list(missing));
+  fail_at(folder, "{} of the {} files that {} names are missing, as if a download had stopped halfway: {}",
+          missing.size(), shards.size(), index_name, list(missing));
 }
 
 void check_shard(const InputFile& file, const SafetensorsFile& tensors, const Names& expected) {
@@ -85,10 +85,12 @@ void check_shard(const InputFile& file, const SafetensorsFile& tensors, const Na
     if (!expected.contains(entry.name)) more.insert(entry.name);
   }
   if (!missing.empty()) {
-    fail_at(file.place(), "{} tensors are missing that {} names here: {}", missing.size(), index_name, list(missing));
+    fail_at(file.place(), "{} tensors are missing, which {} says are in this file: {}", missing.size(), index_name,
+            list(missing));
   }
   if (!more.empty()) {
-    fail_at(file.place(), "{} tensors are here that {} does not name here: {}", more.size(), index_name, list(more));
+    fail_at(file.place(), "{} tensors are here, which {} does not list for this file: {}", more.size(), index_name,
+            list(more));
   }
 }
 
@@ -96,7 +98,7 @@ void check_shard(const InputFile& file, const SafetensorsFile& tensors, const Na
 
 Weights Weights::open(std::string_view function, const fs::path& folder) {
   Weights weights(Place{std::string(function), quote(folder.native())});
-  if (!is_folder(folder)) fail_at(weights.place(), "is no folder");
+  if (!is_folder(folder)) fail_at(weights.place(), "is not a folder");
   if (is_there(folder / single_name)) {
     const InputFile file(function, folder / single_name);
     add_all(file, SafetensorsFile(file), weights);

@@ -28,8 +28,8 @@ constexpr const char* live_page_function = "live_page";
 
 [[noreturn]] void fail_too_large(const std::string& what, std::int64_t bytes, std::int64_t budget) {
   fail(ErrorCode::bad_value, live_page_function,
-       "{} takes {}, and the page may take {}: a model of fewer weights, or one in Q4_0, as "
-       "`attend quantize --type q4_0` makes it, takes less",
+       "{} takes {}, and the page may take {}: take a model with fewer weights, or one in Q4_0, as `attend quantize "
+       "--type q4_0` makes it",
        what, megabytes(bytes), megabytes(budget));
 }
 

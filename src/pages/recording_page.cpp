@@ -86,8 +86,8 @@ class Leaving {
       std::vector<std::string> names;
       for (std::size_t n = 0; n < std::min(most, layers.size()); ++n) names.push_back(recording_.at(layers[n]).name);
       text = fmt::format(
-          "q and k of {} of {} layers, those of the broadest heads ({}{}), whose weights are of blocks and not "
-          "exact",
+          "q and k of {} of {} layers, those of the broadest heads ({}{}), whose weights are shown in blocks and not "
+          "exactly",
           layers.size(), order_.size(), fmt::join(names, ", "), layers.size() > most ? ", ..." : "");
     }
     if (const std::size_t maps = out_.maps.size() - std::min(out_.maps.size(), order_.size()); maps > 0)

@@ -23,7 +23,7 @@ const std::vector<std::vector<std::string>>& fitting(const std::vector<std::vect
 
 void check_weighed_by(const char* function, const RecordedLayer& layer, WeighedBy by) {
   if (by == WeighedBy::weight || layer.has_key_sizes) return;
-  fail(ErrorCode::bad_value, function, "layer {} is known by weight alone: record with key_sizes", layer.name);
+  fail(ErrorCode::bad_value, function, "layer {} was recorded by weight only: record with key_sizes", layer.name);
 }
 
 bool of_decoder(const RecordedLayer& layer) {
@@ -237,8 +237,8 @@ std::int64_t Recording::check_head(const char* function, std::int64_t layer, std
     fail(ErrorCode::bad_value, function, "item {}, expected 0 to {}", item, x.batch - 1);
   }
   if (!x.has_qk) {
-    fail(ErrorCode::bad_value, function, "layer {}: q and k were not kept, of which weights are made: record with {}",
-         x.name, "keep_qk");
+    fail(ErrorCode::bad_value, function,
+         "layer {}: q and k were not kept, and weights are made from them: record with {}", x.name, "keep_qk");
   }
   return h;
 }

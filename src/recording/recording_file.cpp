@@ -91,7 +91,7 @@ RecordedCall read_call(const Member& from, const RecordedLayer& layer) {
   for (const std::string& name : call.tensors) {
     const auto option = std::ranges::find(options, name, &TensorOption::name);
     if (option == options.end() || option->shape == TensorOption::Shape::starts)
-      fail_at(from.place().in("tensors"), "{} is no option that a call is recorded with", quote(name));
+      fail_at(from.place().in("tensors"), "{} is not an option that a call is recorded with", quote(name));
   }
   return call;
 }
@@ -100,7 +100,7 @@ DType read_dtype(const Member& from) {
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
     if (from.text() == name_of(dtype)) return dtype;
   }
-  fail_at(from.place(), "{} is none of f32, f64, bf16 and f16", quote(from.text()));
+  fail_at(from.place(), "{} is not f32, f64, bf16 or f16", quote(from.text()));
 }
 
 // Files that say nothing are of exact ones.
@@ -108,7 +108,7 @@ Activations read_activations(const Member& root) {
   if (!root.has("activations")) return Activations::exact;
   const Member said = root["activations"];
   if (const auto named = activations_named(said.text())) return *named;
-  fail_at(said.place(), "{} is none of exact, fast and int8", quote(said.text()));
+  fail_at(said.place(), "{} is not exact, fast or int8", quote(said.text()));
 }
 
 // Rows follow each other from call to call.
@@ -285,13 +285,14 @@ Recording Recording::load(const std::filesystem::path& path) {
     const Place& place = file->input.place();
     const auto found = file->tensors.metadata().find(std::string(metadata_key));
     if (found == file->tensors.metadata().end()) {
-      fail_at(place, "is no recording: its metadata has no {}", metadata_key);
+      fail_at(place, "is not a recording: its metadata has no {}", metadata_key);
     }
     const Place inner = place.in(metadata_key);
     const json value = parse_json(inner, found->second);
     const Member root(inner, value);
     const std::int64_t written = root["version"].whole(1);
-    if (written > version) fail_at(inner, "version {}, expected 1 to {}: another attend wrote it", written, version);
+    if (written > version)
+      fail_at(inner, "version {}, expected 1 to {}: another version of attend wrote this file", written, version);
     recording.model = root["model"].text();
     recording.activations = read_activations(root);
     recording.tokens = read_tokens(root, "tokens"), recording.decoder_tokens = read_tokens(root, "decoder_tokens");

@@ -25,15 +25,16 @@ Chat::Chat(Model model, std::optional<std::string> system) : model_(std::move(mo
 }
 
 std::string Chat::say(std::string_view message, const GenerateOptions& options) {
-  if (options.cache) fail(ErrorCode::bad_value, "Chat.say", "cache is the conversation's own");
+  if (options.cache) fail(ErrorCode::bad_value, "Chat.say", "cache can't be given: the conversation has its own");
   const Tokenizer& tokenizer = model_.tokenizer();
   std::vector<Message> messages = messages_;
   messages.push_back({"user", std::string(message)});
   std::vector<std::vector<std::int64_t>> ids{
       models::embedded(tokenizer.encode(tokenizer.chat(messages), false), tokenizer, model_.info()).ids};
   if (std::ssize(ids[0]) > model_.info().longest)
-    fail(ErrorCode::bad_value, "Chat.say", "the conversation has {} tokens with this, and the model takes at most {}",
-         ids[0].size(), model_.info().longest);
+    fail(ErrorCode::bad_value, "Chat.say",
+         "the conversation has {} tokens with this message, and the model takes at most {}", ids[0].size(),
+         model_.info().longest);
   GenerateOptions own = options;
   if (models::settle(options.settings, model_.info().generation).num_beams == 1) own.cache = &cache_;
   models::Written written = std::move(models::generate_all(model_, ids, own)[0]);

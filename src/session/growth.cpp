@@ -16,10 +16,10 @@ struct Growth::State {
         knockouts(how.knockouts.begin(), how.knockouts.end()) {
     options.edits = edits, options.knockouts = knockouts;
     if (!text.decoder_ids.empty() && !model.info().encoder_decoder())
-      fail(ErrorCode::bad_value, "Growth", "decoder_ids are of encoder-decoders, the model is of type {}",
+      fail(ErrorCode::bad_value, "Growth", "decoder_ids need an encoder-decoder, the model is of type {}",
            model.info().type);
     if (options.recorder)
-      fail(ErrorCode::bad_value, "Growth", "a recorder is of generate(), which knows the text's end");
+      fail(ErrorCode::bad_value, "Growth", "only generate() takes a recorder, as it knows where the text ends");
   }
 
   Model model;

@@ -42,13 +42,13 @@ std::vector<std::string> texts_of(const Tokenizer& tokenizer, const std::vector<
 
 void check(const ModelInfo& info, const ModelText& text, const PassOptions& options) {
   if (options.vector && info.decoder())
-    fail(ErrorCode::bad_value, pass_function, "vector is of encoders, the model is of type {}", info.type);
+    fail(ErrorCode::bad_value, pass_function, "vector needs an encoder, the model is of type {}", info.type);
   // What its encoder makes is nothing that the output layer reads.
   if (options.next > 0 && info.encoder_decoder() && text.decoder_ids.empty())
-    fail(ErrorCode::bad_value, pass_function, "next is of a decoder's text, and there are no decoder_ids");
+    fail(ErrorCode::bad_value, pass_function, "next needs decoder_ids, the decoder's text");
   if (options.next < 0) fail(ErrorCode::bad_value, pass_function, "next is {}, expected at least 0", options.next);
   if (options.why && !(options.edits.empty() && options.knockouts.empty()))
-    fail(ErrorCode::bad_value, pass_function, "why is of the model itself: with edits there is no sum of parts");
+    fail(ErrorCode::bad_value, pass_function, "why explains the model itself: with edits there is no sum of parts");
 }
 
 // What is asked for while the pass runs, and the pass's watcher for all of it.

@@ -52,7 +52,7 @@ std::vector<NextToken> likeliest(const Model& model, const View& logits, std::in
 double cosine(const View& a, const View& b) {
   const Tensor x = a.to(DType::f32), y = b.to(DType::f32);
   if (x.count() != y.count())
-    fail(ErrorCode::bad_shape, "cosine", "vectors of {} and {} numbers, expected as many", x.count(), y.count());
+    fail(ErrorCode::bad_shape, "cosine", "vectors of {} and {} numbers, expected equal numbers", x.count(), y.count());
   const auto dot = [](const Tensor& of, const Tensor& by) {
     return std::inner_product(of.data<float>(), of.data<float>() + of.count(), by.data<float>(), 0.0);
   };

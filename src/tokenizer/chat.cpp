@@ -290,7 +290,7 @@ Chat recognize_chat(const Place& place, std::string_view chat_template) {
   if (chat_template.ends_with('\n')) chat_template.remove_suffix(1);  // Jinja takes no notice of it
   const auto found = std::ranges::find(known, sha256(chat_template), &Known::sha256);
   if (found == std::end(known))
-    return no_chat(place, "the chat template is none of those that are known (docs/models.md lists them)");
+    return no_chat(place, "the chat template is not known here (docs/models.md lists those that are)");
   return {.render = found->render, .of_pairs = found->render == qwen3_reranker};
 }
 

@@ -210,7 +210,7 @@ void check_template(const Place& place, const TokenizerFile& file) {
     for (const TemplatePiece& piece : *pieces) {
       for (const std::int64_t id : piece.ids) {
         const auto of = static_cast<TokenId>(id);
-        if (!file.added.token(of) && !file.vocabulary().token(of)) fail_at(place, "{} is no token's id", id);
+        if (!file.added.token(of) && !file.vocabulary().token(of)) fail_at(place, "{} is not a token's id", id);
       }
     }
   }

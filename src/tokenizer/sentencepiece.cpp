@@ -42,7 +42,7 @@ class Fields {
         field.bytes = take(4);
         break;
       default:
-        fail_at(place_, "a field of the type {}: this is no SentencePiece model", field.type);
+        fail_at(place_, "a field of the type {}: this is not a SentencePiece model", field.type);
     }
     return field;
   }
@@ -72,11 +72,11 @@ class Fields {
       value |= std::uint64_t{byte & 0x7fu} << shift;
       if (byte < 0x80) return value;
     }
-    fail_at(place_, "a number of more than 64 bits: this is no SentencePiece model");
+    fail_at(place_, "a number of more than 64 bits: this is not a SentencePiece model");
   }
   std::string_view take(std::uint64_t size) {
     if (size > left_.size())
-      fail_at(place_, "{} bytes where {} are left: this is no SentencePiece model", size, left_.size());
+      fail_at(place_, "{} bytes where {} are left: this is not a SentencePiece model", size, left_.size());
     const std::string_view bytes = left_.substr(0, static_cast<std::size_t>(size));
     left_.remove_prefix(bytes.size());
     return bytes;

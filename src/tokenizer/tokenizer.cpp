@@ -287,7 +287,7 @@ const std::string& Tokenizer::token(std::int64_t id) const {
   const bool fits = id >= 0 && id <= UINT32_MAX;
   const std::string* found = fits ? parts_->added.token(static_cast<TokenId>(id)) : nullptr;
   if (fits && !found) found = parts_->vocabulary().token(static_cast<TokenId>(id));
-  if (!found) fail(ErrorCode::bad_value, "Tokenizer::token", "{} is no token's id", id);
+  if (!found) fail(ErrorCode::bad_value, "Tokenizer::token", "{} is not a token's id", id);
   return *found;
 }
 

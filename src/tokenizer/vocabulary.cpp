@@ -29,7 +29,7 @@ std::array<std::optional<TokenId>, 256> byte_tokens(const TokenMap& vocabulary) 
 }
 
 void fail_unknown(std::string_view text) {
-  fail(ErrorCode::bad_value, "Tokenizer::encode", "{} is no token, and the tokenizer has none for what is unknown",
+  fail(ErrorCode::bad_value, "Tokenizer::encode", "{} is not a token, and the tokenizer has none for unknown text",
        quote(text));
 }
 

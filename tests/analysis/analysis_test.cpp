@@ -240,7 +240,7 @@ TEST(Analysis, WhatEncodersAndBadInputGet) {
   expect_error(
       ErrorCode::bad_value, [&] { lens(llama, ids, {}, 0); }, "top is 0, expected 1 to 23");
   expect_error(
-      ErrorCode::bad_value, [&] { ablate(llama, ids, {.rows = {8}}); }, "after which no token follows");
+      ErrorCode::bad_value, [&] { ablate(llama, ids, {.rows = {8}}); }, "the last row, after which no token follows");
   expect_error(
       ErrorCode::bad_value,
       [&] {
@@ -261,7 +261,7 @@ TEST(Analysis, HeadsHaveTheNamesThatRecordingsHave) {
   for (const char* wrong :
        {"", "18", "18.", ".6", "18.6.1", "18.6a", " 18.6", "decoder.3.self", "encoder.3.cross.6", "x.3.self.6", "18,6"})
     expect_error(
-        ErrorCode::bad_value, [&] { head_named(wrong); }, "is no head's name");
+        ErrorCode::bad_value, [&] { head_named(wrong); }, "is not a head's name");
   AttentionKind attention = AttentionKind::cross;
   const std::vector<std::string> plain{"1.2", "0.1"}, encoders{"encoder.0.self.1"},
       mixed{"encoder.0.self.1", "decoder.0.self.1"};

@@ -151,7 +151,7 @@ TEST(Circuit, OfNothingOrOfAnotherModelIsRefused) {
   expect_error(
       ErrorCode::bad_value, [&] { (void)circuit(load("gpt2"), found, {}); }, "another model");
   expect_error(
-      ErrorCode::bad_value, [&] { (void)edges(model, {}); }, "no pair of texts");
+      ErrorCode::bad_value, [&] { (void)edges(model, {}); }, "there are no pairs of texts");
   expect_error(
       ErrorCode::bad_value,
       [&] {

@@ -84,7 +84,8 @@ TEST(JacobianLens, GoesOnFromWhatWasKept) {
     expect_same(on.jacobians[layer], whole.jacobians[layer], "on");
   const std::vector<Ids> others{prompts[1], prompts[0]};
   expect_error(
-      ErrorCode::bad_value, [&] { (void)jacobian_lens(model, others, two, std::move(kept[1])); }, "of other prompts");
+      ErrorCode::bad_value, [&] { (void)jacobian_lens(model, others, two, std::move(kept[1])); },
+      "made from other prompts");
 }
 
 TEST(JacobianLens, ACallThatFailsTakesNothingWithIt) {

@@ -74,13 +74,13 @@ TEST(Passages, SaysWhatIsWrong) {
     expect_error(
         ErrorCode::bad_value, [&] { (void)passages(model, ids, options); }, words);
   };
-  refused({}, "there are no spans");
-  refused({.spans = {{3, 3}}}, "a span is of tokens 3 to 3, expected some of 0 to 8");
-  refused({.spans = {{-1, 3}}}, "a span is of tokens -1 to 3");
+  refused({}, "there are no spans, expected at least one");
+  refused({.spans = {{3, 3}}}, "a span has tokens 3 to 3, expected a part of 0 to 8");
+  refused({.spans = {{-1, 3}}}, "a span has tokens -1 to 3");
   refused({.spans = spans, .hide = -1}, "hide is -1");
   refused({.number = {.of = GradientOf::sum}, .spans = spans}, "expected a logit");
   refused({.number = {.observe = [](ModelPlace, std::int64_t, const View&) {}}, .spans = spans},
-          "observe is not taken");
+          "observe can't be given here");
   expect_error(
       ErrorCode::bad_value, [] { (void)passages(load("t5"), ids, {.spans = spans}); }, "decoder_ids");
 }

@@ -93,7 +93,7 @@ TEST(ScoreSplit, SaysWhatIsWrong) {
       [&] {
         (void)explain_score(model, ids, {1, 0}, 1, 3);
       },
-      "query 1 does not see key 3, it sees 0 to 1");
+      "query 1 does not see key 3; it sees keys 0 to 1");
   expect_error(
       ErrorCode::bad_value,
       [&] {

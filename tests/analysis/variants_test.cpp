@@ -103,7 +103,7 @@ TEST(Variants, SaysWhatIsWrong) {
       "layer is 1");
   x.rows[0].words[1].tokens.end = 9;
   expect_error(
-      ErrorCode::bad_value, [&] { (void)times_held(x); }, "tokens 1 to 9, expected some of 3");
+      ErrorCode::bad_value, [&] { (void)times_held(x); }, "tokens 1 to 9, expected a part of 3");
   x.rows[0].weights = Tensor({3});
   expect_error(
       ErrorCode::bad_shape,

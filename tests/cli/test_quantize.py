@@ -39,7 +39,7 @@ def test_what_is_refused(attend, folder):
     for file, change, text in (
             ("config.json", {"hidden_act": "gelu"}, "hidden_act: 'gelu' can't be said in GGUF; silu can"),
             ("config.json", {"model_type": "opt"}, "model_type: 'opt' is not written as GGUF; llama, mistral, qwen2"),
-            ("tokenizer.json", {"normalizer": {"type": "Lowercase"}}, "this way to cut words has no name"),
+            ("tokenizer.json", {"normalizer": {"type": "Lowercase"}}, "this way to split words has no name"),
             ("tokenizer.json", {"added_tokens": [{"id": 256, "content": "<x>", "single_word": False, "lstrip": True, "rstrip": False,
                                                   "normalized": False, "special": True}]}, "lstrip: this can't be said in GGUF")):
         text_before = (folder / file).read_text()

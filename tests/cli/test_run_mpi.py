@@ -109,7 +109,7 @@ def test_each_computes_all_of_it_where_mpi_is_not_wanted(ranks, tmp_path):
     (["q.npy", "k.npy", "v.npy", "-o", "out.npz"], 2,
      "-o: one process writes .npz; where mpirun starts several, use .npy or .safetensors"),
     (["q.npy", "k.npy", "v.npy", "-o", "out.safetensors", "--summary"], 2,
-     "--summary: it takes one process: leave mpirun out, or say --no-mpi"),
+     "--summary: needs a single process: leave mpirun out, or say --no-mpi"),
     (["q.npy", "k.npy", "v.npy"], 2, "--output is required without --summary"),
     (["q.npy", "k.npy", "v.npy", "-o", "out.npy", "--sharding", "zagzig"], 2,
      "--sharding: expected contiguous or zigzag, got 'zagzig'; did you mean 'zigzag'?"),
@@ -135,8 +135,8 @@ def test_without_its_other_half_it_says_what_is_missing(command, ranks, tmp_path
     shutil.copy(command, tmp_path / "bin/attend")
     environment = {**ENVIRONMENT, "LD_LIBRARY_PATH": str(pathlib.Path(command).parent)}
     done = ranks(2, "q.npy", "k.npy", "v.npy", "-o", "out.npy", program=tmp_path / "bin/attend", environment=environment, status=1)
-    assert said(done) == ["attend: run: mpirun started 2 of these, and this attend was built without MPI: build it with `make mpi`, "
-                          "install attend-mpi, or say --no-mpi, with which each computes all of it"]
+    assert said(done) == ["attend: run: mpirun started 2 processes, but this attend was built without MPI: build it with `make mpi`, "
+                          "install attend-mpi, or say --no-mpi, so that each process computes everything"]
 
 
 def test_another_mpis_mpirun_is_refused(command, mpirun, tmp_path):
@@ -150,7 +150,7 @@ def test_another_mpis_mpirun_is_refused(command, mpirun, tmp_path):
         environment = {**ENVIRONMENT, "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"}
     done = subprocess.run([command, "run", "q.npy", "k.npy", "v.npy", "-o", "out.npy"], cwd=tmp_path, capture_output=True, text=True,
                           env=environment)
-    assert done.returncode == 1 and "each sees 1: it is another MPI's mpirun than attend-mpi was built with" in done.stderr, done.stderr
+    assert done.returncode == 1 and "each sees 1: this mpirun belongs to another MPI than" in done.stderr, done.stderr
     assert not (tmp_path / "out.npy").exists()
 
 

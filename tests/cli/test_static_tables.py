@@ -169,4 +169,4 @@ def test_what_the_command_says_of_one(run, tmp_path):
 
 def test_files_of_two_models(run, tmp_path):
     write(tmp_path / "static", tensors(rows=9), MODEL2VEC)
-    assert "files of two models?" in run("embed", "static", "lines.txt", "-o", "x.npy", status=3)[1]
+    assert "do the files belong to two models?" in run("embed", "static", "lines.txt", "-o", "x.npy", status=3)[1]

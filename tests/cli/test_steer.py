@@ -78,7 +78,7 @@ def test_what_does_not_fit(run, folder, tmp_path):
     assert "--layers: expected a layer or two with a dash" in run("steer", folder, "pairs.tsv", "-o", "x.gguf", "--layers", "a-b", status=2)
     assert "last layer 7" in run("steer", folder, "pairs.tsv", "-o", "x.gguf", "--layers", "1-7", status=1)
     run("steer", folder, "pairs.tsv", "-o", "x.gguf")
-    for words, status, options in (("--why: an answer is explained of the model itself", 2, ["--why", "a"]),
+    for words, status, options in (("--why: can't stand together with --steer, as it explains the model itself", 2, ["--why", "a"]),
                                    ("expected a finite number", 1, ["--steer", "x.gguf:inf"])):
         assert words in run("model", folder, "the cat", "--steer", "x.gguf", *options, status=status)
     assert "tiny/model.safetensors" in run("model", folder, "the cat", "--steer", "tiny/model.safetensors", status=3)

@@ -99,7 +99,7 @@ def test_files(model, folder):
 
 
 @pytest.mark.parametrize("arguments, words", [
-    ((TEXT, "--vary", "cat=a"), "--vary: say of which word, with --query"),
+    ((TEXT, "--vary", "cat=a"), "--vary: needs a word, with --query"),
     ((TEXT, "--vary", "cat", "--query", "sat"), "has no '='"), ((TEXT, "--vary", "dog=cat", "--query", "sat"), "does not have 'dog'"),
     ((TEXT, "--vary", "cat=word7,", "--query", "sat"), "has an empty word"),
     ((TEXT, "--vary", "cat=word7", "--query", "dog"), "query is 'dog', which"),
@@ -109,8 +109,8 @@ def test_files(model, folder):
     ((TEXT, "--vary", "cat=word7", "--query", "sat", "--strip", "lift"), "--vary and --strip can't stand together"),
     ((TEXT, "--vary", "cat=word7", "--query", "sat", "-o", "x.html"), "--vary goes into .svg, .png, .csv or .json"),
     ((TEXT, "--vary", "cat=word7", "--query", "sat", "--json", "-o", "x.svg"), "--json and -o can't stand together"),
-    ((TEXT, "--over", "table.tsv"), "--over: its texts are those of the file"),
-    (("--over", "lines.txt"), "say of which word, with --query or a column query"),
+    ((TEXT, "--over", "table.tsv"), "--over: takes its texts from the file, so TEXT and --file can't stand beside it"),
+    (("--over", "lines.txt"), "needs a word, with --query or a column query"),
     (("--over", "lines.txt", "--query", "word5"), "texts[0]: query is"),
 ])
 def test_what_is_refused(model, arguments, words):
@@ -119,7 +119,7 @@ def test_what_is_refused(model, arguments, words):
 
 def test_a_decoder_does_not_see_what_stands_behind(model, folder):
     (folder / "behind.tsv").write_text("text\tquery\ttarget\tother\nthe cat sat\tcat\tsat\tthe\n")
-    assert "target is 'sat', which stands behind 'cat'" in model("--over", "behind.tsv", status=2)
+    assert "target is 'sat', which comes after 'cat'" in model("--over", "behind.tsv", status=2)
     (folder / "none.tsv").write_text("a\tb\n")
     assert "names no column text" in model("--over", "none.tsv", status=1)
 
@@ -127,4 +127,4 @@ def test_a_decoder_does_not_see_what_stands_behind(model, folder):
 def test_a_query_is_a_word_too(model):
     assert json.loads(model(TEXT, "--head", "1.2", "--query", "sat", "--json"))["query"] == 2
     told = model(TEXT, "--head", "1.2", "--query", "dog", status=2)
-    assert "no token is 'dog', expected one of the text, or a number from 0 to 4" in told
+    assert "no token is 'dog', expected a token of the text, or a number from 0 to 4" in told

@@ -110,7 +110,7 @@ TEST(Npy, RefusesOtherTypesByName) {
 
 TEST(Npy, RefusesBrokenHeaders) {
   expect_bad("", "is empty");
-  expect_bad("PK\3\4", "byte 0", "no .npy");
+  expect_bad("PK\3\4", "byte 0", "not an .npy");
   expect_bad("\x93NUMPY" + std::string("\4\0\0\0\0\0", 6), "byte 6", "version 4.0");
   expect_bad("\x93NUMPY" + std::string("\2\0\xff\xff\xff\xff", 6), "byte 8", "4294967295");
   expect_bad(npy(""), "byte 10", "'{' was expected");

@@ -338,7 +338,7 @@ TEST_F(Npz, ReadsPastACommentAndDataDescriptors) {
 }
 
 TEST_F(Npz, NamesTheMemberOfABrokenTensor) {
-  expect_bad(zip_of({member("q.npy", "text")}), "member 'q.npy'", "no .npy");
+  expect_bad(zip_of({member("q.npy", "text")}), "member 'q.npy'", "not an .npy");
   expect_bad(zip_of({member("folder/", "")}), "member 'folder/'", "is empty");
   expect_bad(zip_of({stored_, member("q.npy", content_ + "x")}), "member 'q.npy'", "trailing");
 }

@@ -97,7 +97,7 @@ TEST_F(TensorFileTest, RefusesWhatTheReadersRefuse) {
   expect_error(
       ErrorCode::bad_file, [&] { TensorFile{path("empty.npy")}; }, "is empty");
   expect_error(
-      ErrorCode::bad_file, [&] { TensorFile{path("text.npy")}; }, "is no .npy");
+      ErrorCode::bad_file, [&] { TensorFile{path("text.npy")}; }, "is not an .npy");
   write_npy(path("cut.npy"), counted());
   std::filesystem::resize_file(path("cut.npy"), 140);
   expect_error(
@@ -201,7 +201,7 @@ TEST_F(SharedTensorFileTest, KnowsTheFileThatWasBegun) {
   const std::string wrong = place.substr(0, place.find('/')) + path("other.npy").string();
   expect_error(
       ErrorCode::bad_file, [&] { SharedTensorFile(path("out.npy"), entries, std::string_view(wrong)); },
-      "isn't to be seen from here");
+      "can't be seen from here");
   expect_error(
       ErrorCode::bad_file, [&] { SharedTensorFile(path("out.npy"), entries, std::string_view("0:0:/nowhere")); },
       "can't be opened");

@@ -196,11 +196,11 @@ TEST(Activations, ACacheIsOfItsModelsSetting) {
               rounded = Model::load(folder.path(), {.activations = Activations::int8});
   ModelCache of_exact = exact.cache(), of_rounded = rounded.cache();
   ModelCache *exacts[] = {&of_exact}, *roundeds[] = {&of_rounded};
-  const std::string whose = "caches[0] is of a model whose activations are ";
+  const std::string whose = "caches[0] was made by a model whose activations are ";
   expect_error(
-      ErrorCode::bad_value, [&] { rounded.forward(ids, {.caches = exacts}); }, whose + "exact, and these are int8");
+      ErrorCode::bad_value, [&] { rounded.forward(ids, {.caches = exacts}); }, whose + "exact, and here they are int8");
   expect_error(
-      ErrorCode::bad_value, [&] { exact.forward(ids, {.caches = roundeds}); }, whose + "int8, and these are exact");
+      ErrorCode::bad_value, [&] { exact.forward(ids, {.caches = roundeds}); }, whose + "int8, and here they are exact");
   rounded.forward(ids, {.caches = roundeds});
   ModelCache fork = of_rounded;
   EXPECT_EQ(fork.activations(), Activations::int8);
@@ -228,7 +228,7 @@ TEST(Activations, ARecordingSaysSo) {
   bytes.replace(bytes.find("int8"), 4, "int7");
   put(files / "x.attend", bytes);
   expect_error(
-      ErrorCode::bad_file, [&] { Recording::load(files / "x.attend"); }, "'int7' is none of exact, fast and int8");
+      ErrorCode::bad_file, [&] { Recording::load(files / "x.attend"); }, "'int7' is not exact, fast or int8");
   exact.forward(ids, {.recorder = &mixed});
   expect_error(
       ErrorCode::bad_value, [&] { rounded.forward(ids, {.recorder = &mixed}); },

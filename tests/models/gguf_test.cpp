@@ -378,12 +378,12 @@ TEST(Gguf, NormsOfGemmaAreWithoutTheirOne) {
   EXPECT_EQ(found.weights.find("model.norm.weight")->view.data<float>()[31], -1);
   EXPECT_EQ(found.weights.find("model.embed_tokens.weight")->view.data<float>()[31], 0);
   EXPECT_EQ(found.config["query_pre_attn_scalar"], 16);
-  expect_refused(gemma(1).data(192).bytes(), "tensor 'output_norm.weight': F16 is not read of a norm; F32 is");
+  expect_refused(gemma(1).data(192).bytes(), "tensor 'output_norm.weight': F16 is not read for a norm; F32 is");
 }
 
 TEST(Gguf, ABrokenHeaderIsRefused) {
   expect_refused("", "is empty");
-  expect_refused("GGML", "byte 0: is no GGUF file");
+  expect_refused("GGML", "byte 0: is not a GGUF file");
   expect_refused(Maker().bytes(1), "byte 4: is of version 1; 2 and 3 are read");
   expect_refused(Maker().bytes(0x03000000), "byte 4: is big-endian");
   expect_refused(model().whole("llama.block_count", 1).bytes(), "'llama.block_count': comes twice");
@@ -396,7 +396,7 @@ TEST(Gguf, ABrokenHeaderIsRefused) {
   expect_refused(model().value("", 7, "\1").bytes(), "a key has 0 bytes, expected 1 to 65535");
   expect_refused(model().word("x", "y").bytes().replace(8, 8, 8, '\x7f'), "tensors can't follow in");
   expect_refused(model().word("x", "y").bytes().replace(16, 8, 8, '\x7f'), "values can't follow in");
-  expect_refused(model().whole("general.alignment", 24).bytes(), "'general.alignment': 24 is no power of two");
+  expect_refused(model().whole("general.alignment", 24).bytes(), "'general.alignment': 24 is not a power of two");
   expect_refused(model().whole("general.alignment", 0).bytes(), "expected a whole number from 1 to 4294967295");
 }
 
@@ -407,7 +407,7 @@ TEST(Gguf, ATensorThatIsNotWhereItMustBeIsRefused) {
   };
   const std::string place = "tensor 'output_norm.weight': ";
   expect_refused(one({32}, 16), place + "its type IQ2_XXS is not read; F32, F16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K");
-  expect_refused(one({256 + 32}, 12), place + "shape [288]: rows of Q4_K are no multiple of 256 numbers");
+  expect_refused(one({256 + 32}, 12), place + "shape [288]: rows of Q4_K are not a multiple of 256 numbers");
   expect_refused(one({32}, 99), place + "its type 99 is not read");
   expect_refused(one({32}, 0, 32), place + "its data begins at 32 of the data, expected 0");
   expect_refused(one({32}, 0, 0, 127), place + "its 128 bytes from byte");
@@ -415,7 +415,7 @@ TEST(Gguf, ATensorThatIsNotWhereItMustBeIsRefused) {
   expect_refused(one({0}, 0), place + "a size is 0");
   expect_refused(one({1, 1, 1, 1, 1}, 0), place + "has 5 dimensions, at most 4 are read");
   expect_refused(one({std::uint64_t{1} << 40, std::uint64_t{1} << 40}, 0), "has more bytes than 63 bits can count");
-  expect_refused(one({16, 2}, 2), place + "shape [2,16]: rows of Q4_0 are no multiple of 32 numbers");
+  expect_refused(one({16, 2}, 2), place + "shape [2,16]: rows of Q4_0 are not a multiple of 32 numbers");
   expect_refused(
       model().tensor("output_norm.weight", {32}, 0, 0).tensor("output_norm.weight", {32}, 0, 128).data(256).bytes(),
       place + "comes twice");
@@ -499,7 +499,7 @@ TEST(Gguf, ATokenizerThatIsNotKnownIsRefused) {
                       "the pre-tokeniser 'default' is not known; gpt-2, smollm, llama-bpe, qwen2 and modern-bert are");
   expect_no_tokenizer(bytes().word("tokenizer.ggml.pre", "llama-bpe"), "'tokenizer.ggml.bos_token_id' is missing");
   expect_no_tokenizer(bytes().word("tokenizer.ggml.pre", "gpt-2").whole("tokenizer.ggml.bos_token_id", 2),
-                      "'tokenizer.ggml.bos_token_id': 2 is no token's id");
+                      "'tokenizer.ggml.bos_token_id': 2 is not a token's id");
   const auto array = [](std::uint32_t type, std::uint64_t count, const std::string& of) {
     return bytes_of(type) + bytes_of(count) + of;
   };
@@ -516,7 +516,7 @@ TEST(Gguf, ATokenizerThatIsNotKnownIsRefused) {
   expect_no_tokenizer(with("llama", {"a"}), "'tokenizer.ggml.scores' is missing");
   expect_no_tokenizer(with("llama", {"a"}).value("tokenizer.ggml.scores", 9, array(6, 0, "")), "0 scores for 1 tokens");
   expect_no_tokenizer(with("llama", {"a"}).value("tokenizer.ggml.scores", 9, array(6, 1, bytes_of(NAN))),
-                      "0: is no number");
+                      "0: is not a number");
   expect_no_tokenizer(
       with("llama", {std::string(1025, 'x')}).value("tokenizer.ggml.scores", 9, array(6, 1, bytes_of(0.f))),
       "0: 1025 bytes, at most 1024 are read");

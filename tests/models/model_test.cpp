@@ -272,7 +272,7 @@ TEST(Model, OfSeveralPromptsEachEndsByItself) {
   refused(prompts, {.recorder = &recorder}, "recorder");
   refused(prompts, {.on_token = [](std::int64_t) { return true; }}, "on_token_of");
   const std::vector<Edit> edits{{.layer = 1, .rows = std::vector<std::int64_t>{0}}};
-  refused(prompts, {.edits = edits}, "edit of rows");
+  refused(prompts, {.edits = edits}, "edit with rows");
 }
 
 TEST(Model, IsRecorded) {
@@ -414,8 +414,8 @@ TEST(Model, NeverGuesses) {
   refused("llama", "\"use_cache\": true", "\"is_causal\": false", "is_causal: 'false' is not known here; true is");
   refused("llama", "\"rms_norm_eps\": 1e-06", "\"rms_norm_eps\": null", "rms_norm_eps: is null");
   refused("llama", "\"factor\": 8.0", "\"factor\": 0", "rope_parameters: factor: expected a number above 0");
-  refused("gpt2", "\"use_cache\": true", "\"num_attention_heads\": 4", "is another name of n_head");
-  refused("llama", "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3", "no multiple of 3");
+  refused("gpt2", "\"use_cache\": true", "\"num_attention_heads\": 4", "is another name for n_head");
+  refused("llama", "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3", "not a multiple of 3");
   refused("bert", "\"is_decoder\": false", "\"is_decoder\": true", "is_decoder");
   refused("bert", "\"num_attention_heads\": 2", "\"num_attention_heads\": 3", "16 can't be shared by 3 heads");
   refused("gpt2", "\"add_cross_attention\": false", "\"add_cross_attention\": true", "add_cross_attention");
@@ -480,9 +480,9 @@ TEST(Model, IsFoundByItsNameInTheCaches) {
   refused("org/files", "'org/files/qwen2.gguf'");
   for (const char* name : {"org/three", "org/two/config.json", "../two", "org/..", "models--org--two", "", "/"})
     EXPECT_ANY_THROW(Model::load(name)) << name;
-  refused("org/three", "no model of that name in attend's cache or Hugging Face's");
+  refused("org/three", "no model with that name in attend's cache or Hugging Face's");
   std::filesystem::remove(home / "hub/models--org--two/refs/main");
-  refused("org/two", "no model of that name");
+  refused("org/two", "no model with that name");
 }
 
 // A folder of sentence-transformers: what its embeddings are is asked when they are.
@@ -616,7 +616,7 @@ TEST(Model, ATokenizersIdsAreTheModels) {
   for (const auto& use : {std::function([&] { (void)model.forward("a c"); }),
                           std::function([&] { (void)model.generate("a c", {.max_new_tokens = 1}); }),
                           std::function([&] { (void)model.embed(std::vector<std::string>{"a c"}); })})
-    expect_error(ErrorCode::bad_file, use, "its tokenizer has 'c' as 23, its weights have embeddings of 0 to 22");
+    expect_error(ErrorCode::bad_file, use, "its tokenizer has 'c' as 23, but its weights have embeddings 0 to 22");
 }
 
 // To open a pipe is to wait until somebody writes to it: what a folder holds is a file, or is refused.
@@ -731,7 +731,7 @@ TEST(Model, RefusesWhatItCannotCompute) {
   expect_error(
       ErrorCode::bad_value, [&] { model.forward(std::vector<std::int64_t>(41, 1)); }, "41 tokens");
   expect_error(
-      ErrorCode::bad_value, [&] { model.forward(ids, {.types = types}); }, "types are BERT's");
+      ErrorCode::bad_value, [&] { model.forward(ids, {.types = types}); }, "types are for BERT-like encoders");
   expect_error(
       ErrorCode::bad_value, [&] { encoder.forward(ids, {.types = types}); }, "types has 2, expected 0 to 1");
   expect_error(
@@ -754,7 +754,7 @@ TEST(Model, RefusesWhatItCannotCompute) {
   ModelCache cache = Model::load(folder("qwen3")).cache(), other;
   ModelCache *wrong[] = {&cache}, *empty[] = {&other};
   expect_error(
-      ErrorCode::bad_value, [&] { model.forward(ids, {.caches = empty}); }, "a cache of 0 layers");
+      ErrorCode::bad_value, [&] { model.forward(ids, {.caches = empty}); }, "a cache has 0 layers");
   expect_error(ErrorCode::bad_shape, [&] { model.forward(ids, {.caches = wrong}); });
   expect_error(
       ErrorCode::bad_dtype, [&] { Model::load(folder("bert"), {.dtype = DType::f16}); }, "expected f32 or bf16");

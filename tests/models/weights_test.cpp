@@ -110,19 +110,20 @@ TEST(Weights, WhatAnIndexNamesMustBeThere) {
   const Folder folder;
   expect_refused(folder, "holds neither model.safetensors nor model.safetensors.index.json");
   expect_error(
-      ErrorCode::bad_file, [&] { Weights::open("load", folder / "gone"); }, "is no folder");
+      ErrorCode::bad_file, [&] { Weights::open("load", folder / "gone"); }, "is not a folder");
   put_shards(folder);
   const std::filesystem::path second = folder / "model-00002-of-00002.safetensors";
   write_safetensors(second, {{"c", counting({1})}});
-  expect_refused(folder, "1 tensors are missing that model.safetensors.index.json names here: 'b'");
+  expect_refused(folder, "1 tensors are missing, which model.safetensors.index.json says are in this file: 'b'");
   write_safetensors(second, {{"a", counting({1})}, {"b", counting({1})}});
-  expect_refused(folder, "1 tensors are here that model.safetensors.index.json does not name here: 'a'");
+  expect_refused(folder, "1 tensors are here, which model.safetensors.index.json does not list for this file: 'a'");
   put(second, get(second).substr(0, 100));
   expect_refused(folder, "model-00002-of-00002.safetensors");
   std::filesystem::remove(second);
-  expect_refused(folder,
-                 "1 of the 2 files that model.safetensors.index.json names are missing, as after half a download: "
-                 "'model-00002-of-00002.safetensors'");
+  expect_refused(
+      folder,
+      "1 of the 2 files that model.safetensors.index.json names are missing, as if a download had stopped halfway: "
+      "'model-00002-of-00002.safetensors'");
 }
 
 TEST(Weights, ABrokenIndexIsRefused) {

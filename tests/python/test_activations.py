@@ -68,7 +68,7 @@ def test_recordings(folder, tmp_path):
 
 def test_a_cache_of_another_setting(folder):
     exact, rounded = attend.Model.load(folder), attend.Model.load(folder, activations="int8")
-    with pytest.raises(ValueError, match="is of a model whose activations are exact, and these are int8"):
+    with pytest.raises(ValueError, match="was made by a model whose activations are exact, and here they are int8"):
         rounded.forward([1, 2], caches=[exact.cache()])
     assert rounded.forward([1, 2], caches=[rounded.cache()]).shape == (2, tiny.WIDE["hidden_size"])
 

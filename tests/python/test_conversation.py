@@ -67,7 +67,7 @@ def test_what_fails_leaves_the_conversation(model):
     before, ids = chat.messages, chat.ids.tolist()
     with pytest.raises(ValueError, match="Chat.say: top_p is 3, expected a number above 0, at most 1"):
         chat.say("More", 4, top_p=3)
-    with pytest.raises(ValueError, match="Chat.say: the conversation has .* tokens with this, and the model takes at most 600"):
+    with pytest.raises(ValueError, match="Chat.say: the conversation has .* tokens with this message, and the model takes at most 600"):
         chat.say("x" * 1000)
 
     def fails(text):

@@ -75,7 +75,7 @@ def test_the_first_is_head_0(run, tmp_path):
 def test_a_head_that_is_not_there(run):
     trace = attend.explain(TEXT, heads=HEADS)
     told = run("explain", *SENTENCE, "--head", "3", status=2).stderr
-    assert told.startswith("attend: --head: there are heads 0 to 2, got 3\n")
+    assert told.startswith("attend: --head: expected a head from 0 to 2, got 3\n")
     run("explain", *SENTENCE, "-o", "x.attend")
     told = run("show", "x.attend", "--layer", "0", "--head", "3", status=2).stderr
     assert told.startswith("attend: --head: layer 0.self has 0 to 2, got 3\n")

@@ -101,14 +101,14 @@ def test_by_norm_where_it_is_not_known(command, tmp_path):
     recording = make(tmp_path / "x.attend", 30)
     for ask in (lambda: recording.heads(by="norm"), lambda: recording[0].picture(0, by="norm"),
                 lambda: recording[0].weights(0, by="norm"), lambda: recording.telling_heads(by="norm")):
-        with pytest.raises(ValueError, match="0.self.*by weight alone: record with key_sizes"):
+        with pytest.raises(ValueError, match="0.self.*by weight only: record with key_sizes"):
             ask()
     with pytest.raises(ValueError, match="by is 'length', expected weight or norm"):
         recording.heads(by="length")
     with pytest.raises(ValueError, match="values by norm: expected received, got 'lift'"):
         make(tmp_path / "y.attend", 30, sized=True)[0].strip(0, "lift", by="norm")
     told = subprocess.run([command, "show", "x.attend", "--by", "norm"], cwd=tmp_path, capture_output=True, check=False)
-    assert told.returncode == 2 and b"--by: layer 0.self is known by weight alone; record it with --by norm" in told.stderr
+    assert told.returncode == 2 and b"--by: layer 0.self was recorded by weight only; record it with --by norm" in told.stderr
 
 
 @pytest.mark.parametrize("tokens", [5, 300])

@@ -204,7 +204,7 @@ def test_what_is_not_pickled_says_why(model):
     x = numpy.zeros((1, 2, 3, 4), numpy.float32)
     scores = attend.head_scores(x, x)[0]
     for thing, why in {attend.KvCache(1, 2, 4, 4): "keys() and values() are arrays, and append() takes them",
-                       model.cache(): "forward() of its ids fills another", model.info: "pickle that, and ask it for info",
+                       model.cache(): "forward() of its ids fills another", model.info: "pickle the model, and ask that for info",
                        attend.Generator(1): "make one of the same seed", attend.plan(x, x, x): "plan() makes it of shapes alone",
                        attend.explain("the cat"): "explain() makes it again", scores: "head_scores() makes it again"}.items():
         for protocol in range(pickle.HIGHEST_PROTOCOL + 1):

@@ -251,7 +251,7 @@ def test_a_refused_type_is_told_without_a_list(tmp_path):
     (folder / "config.json").write_text((folder / "config.json").read_text().replace('"llama"', '"bloom"'))
     with pytest.raises(OSError, match="'bloom' is not known here") as error:
         attend.Model.load(folder)
-    assert str(error.value).endswith("docs/models.md lists the types that are") and "qwen2" not in str(error.value)
+    assert str(error.value).endswith("docs/models.md lists the types that are known") and "qwen2" not in str(error.value)
 
 
 def test_a_recording_of_a_text_has_its_tokens(model):

@@ -95,7 +95,7 @@ def test_a_trace_is_made_again_from_its_file(tmp_path):
     ({"heads": "two"}, TypeError, "explain: heads can't be 'two'"),
     ({"weights": "ones"}, ValueError, "weights: expected 'uniform' or 'linear', got 'ones'"),
     ({"window": -1}, ValueError, "window is -1, expected at least 0"),
-    ({"window": 1, "second_text": "b"}, ValueError, "window was asked for together with a second sentence"),
+    ({"window": 1, "second_text": "b"}, ValueError, "window can't be used with a second sentence"),
     ({"scale": 2.5}, TypeError, "explain: scale can't be 2.5"),
     ({"head": 1}, TypeError, "unexpected keyword argument 'head'"),
 ])

@@ -96,18 +96,18 @@ def test_from_a_row_on_is_what_hooks_do_in_these_rows(both, name, first):
 def test_what_is_refused(both):
     model = both("llama").ours
     ids, cache = [1, 2, 3, 4, 5], model.cache()
-    for options, words in (({"cache": cache}, "a cache holds rows that keep their heads: expected first_row"),
+    for options, words in (({"cache": cache}, "a cache needs first_row too: rows in the cache keep their heads"),
                            ({"first_row": 5}, "first_row is 5, expected 0 to 4"),
                            ({"first_row": 3, "rows": [2], "token": 7}, "rows has 2, before first_row 3: nothing changes there"),
-                           ({"first_row": -1, "set": "mean"}, "a sequence has one row of it"),
+                           ({"first_row": -1, "set": "mean"}, "a sequence has one row there"),
                            ({"set": np.zeros((3, 8), np.float32)}, r"values have shape \[3,8\], expected \[3,32\] or \[3,5,32\]"),
                            ({"set": "half"}, "set is 'half', expected 'zero', 'mean' or an array")):
         with pytest.raises(ValueError, match=words):
             model.ablate(ids, **options)
     model.forward([9, 9], caches=[cache])
-    with pytest.raises(ValueError, match="the cache is of another text"):
+    with pytest.raises(ValueError, match="the cache holds another text"):
         model.ablate(ids, first_row=3, cache=cache)
-    with pytest.raises(ValueError, match="first_row is of decoders alone"):
+    with pytest.raises(ValueError, match="first_row needs a decoder-only model"):
         both("bert").ours.ablate(ids, first_row=3)
     with pytest.raises(ValueError, match="there are no texts"):
         model.means([], ["z"])

@@ -196,13 +196,13 @@ def test_edits_that_name_no_place(both):
             model.forward([1, 2, 3, 4, 5], edits=[edit])
     cache = model.cache()
     model.forward([1, 2], caches=[cache], edits=[attend.Edit(0, set="mean")])
-    with pytest.raises(ValueError, match="an edit of layer 0 at z sets the mean over the rows, and a sequence has one row of it"):
+    with pytest.raises(ValueError, match="an edit of layer 0 at z sets the mean over the rows, but a sequence has one row there"):
         model.forward([3], caches=[cache], edits=[attend.Edit(0, set="mean")])
     assert len(cache) == 2
     for at, unit, words in (("queries", None, "at is 'queries', expected one of 'embeddings', 'residual', 'q', 'k'"),
                             ("mlp", 3, "an edit of unit 3 at mlp: hidden units are at mlp_hidden"),
                             ("mlp_hidden", 99, "an edit of unit 99, expected 0 to"),
-                            ("cross_z", None, "cross_z is of encoder-decoders")):
+                            ("cross_z", None, "only encoder-decoders have cross_z")):
         with pytest.raises(ValueError, match=words):
             model.forward([1, 2], edits=[attend.Edit(0, at=at, unit=unit)])
     for given, words in (({"set": "zero", "add": np.ones(32, np.float32)}, "set, add and scale: expected one of them, got 2"),
@@ -212,7 +212,7 @@ def test_edits_that_name_no_place(both):
     for name in ("set", "add", "scale"):
         with pytest.raises(ValueError, match=r"an edit of layer 1 at mlp \w+( by)? values that have nan, expected finite ones"):
             model.forward([1, 2], edits=[attend.Edit(1, at="mlp", **{name: np.full(32, np.nan, np.float32)})])
-    with pytest.raises(ValueError, match="without rows is of every token, and has 2 rows of values"):
+    with pytest.raises(ValueError, match="without rows applies to every token, and has 2 rows of values"):
         model.generate([1, 2], edits=[attend.Edit(1, at="mlp", set=np.zeros((2, 32), np.float32))])
     with pytest.raises(TypeError, match=r"edits\[0\]: expected an Edit or a Knockout, got 3"):
         model.forward([1], edits=[3])
@@ -452,7 +452,7 @@ def test_attribution_of_a_cache(both):
             assert len(cache) == held and np.abs(parts_of(got) - parts_of(expected)).max() <= 1e-6 * size
         with pytest.raises(TypeError, match="Model.attribute: cache: expected a ModelCache, got 3"):
             model.attribute(ids, cache=3)
-        with pytest.raises(ValueError, match="the cache is of another text: its id 3 is"):
+        with pytest.raises(ValueError, match="the cache holds another text: its id 3 is"):
             model.attribute([*ids[:3], (ids[3] + 1) % 99], cache=cache)
 
 
@@ -554,7 +554,7 @@ def test_ablation_of_an_encoder(both, name):
     for call in (pair.ours.attribute, pair.ours.lens):
         with pytest.raises(ValueError, match="expected a decoder, and the model is an encoder"):
             call(ids)
-    with pytest.raises(ValueError, match="token, against and rows are of decoders"):
+    with pytest.raises(ValueError, match="token, against and rows need a decoder"):
         pair.ours.ablate(ids, 3)
 
 

@@ -76,9 +76,9 @@ def test_draws_of_one_prompt(pair):
 @pytest.mark.parametrize("settings, message", [
     ({"num_beams": 0}, "num_beams is 0, expected at least 1"),
     ({"num_beams": 2, "num_return_sequences": 3}, "num_return_sequences is 3, expected at most num_beams, 2"),
-    ({"num_beams": 2, "temperature": 0.5}, "temperature is 0.5 and num_beams is 2, and beams are not drawn"),
+    ({"num_beams": 2, "temperature": 0.5}, "temperature is 0.5 and num_beams is 2: beams are not drawn, expected one of the two"),
     ({"num_beams": 2, "length_penalty": float("nan")}, "length_penalty is nan, expected a number"),
-    ({"num_beams": 2, "observe": print}, "an observer is of one text, and beams are 2"),
+    ({"num_beams": 2, "observe": print}, "an observer takes one text, and there are 2 beams"),
 ])
 def test_what_does_not_go_with_beams(pair, settings, message):
     with pytest.raises(ValueError) as error:
@@ -101,9 +101,9 @@ def test_all_that_is_found_is_told_and_checked_as_one(pair):
     found = pair.ours.generate([5, 6], 5, end=[], num_beams=3, num_return_sequences=3, on_token=told.append)
     assert told == found[0].tolist() and len(found) == 3
     if not pair.ours.info.encoder_decoder:
-        with pytest.raises(ValueError, match="a cache is of one text, and beams are 3"):
+        with pytest.raises(ValueError, match="a cache takes one text, and there are 3 beams"):
             pair.ours.generate([5, 6], 5, num_beams=3, num_return_sequences=3, cache=pair.ours.cache())
-    with pytest.raises(ValueError, match="num_return_sequences is of one prompt, and there are several"):
+    with pytest.raises(ValueError, match="num_return_sequences takes one prompt, and there are several"):
         pair.ours.generate([[5, 6], [7]], 5, num_beams=3, num_return_sequences=2)
 
 

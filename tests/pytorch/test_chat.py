@@ -75,7 +75,7 @@ def test_where_the_template_stands(tmp_path):
 
 def test_what_is_refused(tmp_path):
     say = [{"role": "user", "content": "Hi"}]
-    for template, said in ((TEMPLATES["chatml"] + " ", "none of those that are known"), (None, "there is no chat template"),
+    for template, said in ((TEMPLATES["chatml"] + " ", "the chat template is not known here"), (None, "there is no chat template"),
                            (TEMPLATES["llama3"], "needs the bos_token")):
         folder = make(tmp_path, template, bos_token=None)
         with pytest.raises(OSError, match=said):

@@ -108,7 +108,7 @@ def test_by_whole_matrices(both, name):
 def test_of_an_encoder(tmp_path_factory, both):
     pair = Both(tmp_path_factory.mktemp("model"), BOTH["t5"])
     compare(pair.ours.composition(encoder=True), t5(pair.theirs, pair.ours.info.encoder_heads))
-    with pytest.raises(ValueError, match="there is no encoder beside a decoder; the model is of type llama"):
+    with pytest.raises(ValueError, match="encoder needs an encoder-decoder, the model is of type llama"):
         both("llama").ours.composition(encoder=True)
 
 

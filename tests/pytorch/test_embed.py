@@ -185,7 +185,7 @@ def test_sentences_are_their_ids(folder):
     np.testing.assert_array_equal(model.embed("cat"), model.embed(sentences)[1:2])
     with pytest.raises(ValueError, match=r"Model.embed: sentences\[0\] has 7 tokens, the model takes 6"):
         model.embed(sentences, truncate=False)
-    with pytest.raises(ValueError, match=r"prompt 'passage' is none of the model's \('document', 'nothing', 'query'\)"):
+    with pytest.raises(ValueError, match=r"prompt 'passage' is not one of the model's \('document', 'nothing', 'query'\)"):
         model.embed(sentences, prompt="passage")
 
 
@@ -274,7 +274,7 @@ def test_a_bar(minilm, texts, capfd, monkeypatch):
 
 @pytest.mark.parametrize("given, options, said", [
     (["a", 5], {}, r"sentences\[1\]: expected a sentence as the others are"),
-    ([5, "a"], {}, r"ids\[1\] is a text, and what stands before it is none: 'a'"),
+    ([5, "a"], {}, r"ids\[1\] is a text, but the entries before it are not: 'a'"),
     (b"cat", {}, "expected a list of texts"), (5, {}, "expected a list of texts"), ({"cat"}, {}, "expected a list of texts"),
     (["a\ud800"], {}, r"sentences\[0\]"), (["a"], {"starts": [0, 1]}, "starts, types and edits are of ids"),
     ([5], {"prompt": "query"}, "are of sentences, and these are ids"), (["a"], {"normalize": 3}, "normalize: expected True"),

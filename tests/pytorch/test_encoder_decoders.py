@@ -118,7 +118,7 @@ def test_what_sentence_transformers_makes_otherwise_is_no_vector(both, name):
     """Of BART it takes the decoder's states."""
     ours = both(name).ours
     assert not ours.info.embeds
-    with pytest.raises(OSError, match=f"Model.embed: what sentence-transformers takes of type {name} is not known here"):
+    with pytest.raises(OSError, match=f"Model.embed: what sentence-transformers uses as vectors for type {name} is not known here"):
         ours.embed(IDS)
 
 
@@ -165,7 +165,7 @@ def test_several_sequences_are_each_alone(both, name):
     step = ours.forward([], decoder_ids=[7, 8], decoder_starts=[0, 1, 2], caches=caches)
     alone = ours.forward(OTHER[:5], decoder_ids=[*DECODER_IDS[:3], 8])[3]
     np.testing.assert_allclose(step[1], alone, rtol=0, atol=2e-5 * abs(alone).max())
-    with pytest.raises(ValueError, match="1 sequences of decoder_ids, expected 2"):
+    with pytest.raises(ValueError, match="decoder_ids have 1 sequences, expected 2, as ids have"):
         ours.forward(ids, starts=[0, 17, 22], decoder_ids=DECODER_IDS)
 
 
@@ -222,7 +222,7 @@ def test_every_place_is_a_module_and_put_back_gives_the_same_bits(both, name):
         assert not np.array_equal(other, hidden), key
     cache = pair.ours.cache()
     pair.ours.forward(IDS, decoder_ids=DECODER_IDS, caches=[cache])
-    with pytest.raises(ValueError, match="an edit at cross_k, and the cache has the encoder's text"):
+    with pytest.raises(ValueError, match="an edit at cross_k comes too late: the cache has the encoder's text already"):
         pair.ours.forward([], decoder_ids=[7], caches=[cache], edits=[attend.Edit(0, at="cross_k")])
     _, kept = pair.ours.generate(IDS, max_new_tokens=3, edits=[attend.Edit(0, at="cross_v", scale=2)], keep=["cross_k"])
     assert kept["cross_k"].shape[1] == len(IDS)
@@ -354,7 +354,7 @@ def test_attribution_over_a_cache_and_at_any_position(both):
         np.testing.assert_allclose(cached.cross, fresh.cross, rtol=0, atol=1e-5 * abs(fresh.cross).max())
         np.testing.assert_allclose(cached.heads, fresh.heads, rtol=0, atol=1e-5 * abs(fresh.heads).max())
     assert len(cache) == 10
-    with pytest.raises(ValueError, match="the cache is of another text"):
+    with pytest.raises(ValueError, match="the cache holds another text"):
         ours.attribute(OTHER, token=5, decoder_ids=DECODER_IDS, cache=cache)
 
 
@@ -475,10 +475,10 @@ def test_lens_is_their_own_head_on_each_stream(both, name):
 
 @pytest.mark.parametrize("call, message", [
     (lambda model: model.forward(IDS, decoder_ids=[0, 99]), r"decoder_ids\[1\] is 99"),
-    (lambda model: model.forward(IDS, types=[0] * 17, decoder_ids=DECODER_IDS), "types are BERT's"),
+    (lambda model: model.forward(IDS, types=[0] * 17, decoder_ids=DECODER_IDS), "types are for BERT-like encoders"),
     (lambda model: model.encoder_states(IDS, edits=[attend.Edit(0, at="cross_z")]), "does not run the decoder"),
     (lambda model: model.forward(IDS, decoder_ids=[0], caches=[]), "caches is empty"),
-    (lambda model: model.logits(model.forward(IDS)), r"there are no decoder_ids: forward\(\) of an encoder-decoder .* encoder_states\(\)"),
+    (lambda model: model.logits(model.forward(IDS)), r"there are no decoder_ids: an encoder-decoder's forward\(\) .* encoder_states\(\)"),
     (lambda model: model.attribute(IDS), "there are no decoder_ids"),
     (lambda model: model.patch(IDS, OTHER, 1, 2, what="residual", attention="cross", decoder_ids=[0]), "no stream of its own"),
     (lambda model: model.record(IDS, decoder_ids=[0], max_new_tokens=3), "can't stand together"),
@@ -492,11 +492,11 @@ def test_other_models_have_no_decoder_ids(tmp_path):
     from tiny_models import CASES, written
     model = attend.Model.load(written(tmp_path, CASES["gpt2"]))
     for call in (lambda: model.forward([1, 2], decoder_ids=[0]), lambda: model.attribute([1, 2], decoder_ids=[0])):
-        with pytest.raises(ValueError, match="decoder_ids are of encoder-decoders"):
+        with pytest.raises(ValueError, match="decoder_ids need an encoder-decoder"):
             call()
-    with pytest.raises(ValueError, match=r"encoder_states\(\) are an encoder-decoder's, the model is of type gpt2"):
+    with pytest.raises(ValueError, match=r"encoder_states\(\) needs an encoder-decoder, the model is of type gpt2"):
         model.encoder_states([1, 2])
-    with pytest.raises(ValueError, match="of encoder-decoders"):
+    with pytest.raises(ValueError, match="encoder-decoder"):
         model.ablate([1, 2], attention="cross")
-    with pytest.raises(ValueError, match="cross_z is of encoder-decoders; the model is of type gpt2"):
+    with pytest.raises(ValueError, match="only encoder-decoders have cross_z; the model is of type gpt2"):
         model.forward([1, 2], edits=[attend.Edit(0, at="cross_z")])

@@ -112,7 +112,7 @@ def test_places_whose_numbers_no_answer_reads(both, tmp_path):
     ids, _ = pair.ids(LENGTH)
     E = pair.ours.info.embedding_size
     save(tmp_path, KINDS["standard"], random_weights(KINDS["standard"], E, E))
-    with pytest.raises(ValueError, match="the autoencoder writes mlp_input, expected a place whose numbers the stream gets"):
+    with pytest.raises(ValueError, match="the autoencoder writes mlp_input, expected a place that writes into the stream"):
         pair.ours.attribute(ids, features=attend.SparseAutoencoder.load(tmp_path, reads=("mlp_input", 1)))
     with pytest.raises(TypeError, match="Model.attribute: features: expected a SparseAutoencoder or None, got 3"):
         pair.ours.attribute(ids, features=3)

@@ -113,7 +113,7 @@ def test_features_are_the_formulas(tmp_path, kind, dtype):
     assert far(sae.decode(ours, x.numpy()), decoded) <= TOLERANCE
     needs_x = "W_skip" in weights or ("normalize_activations" in config and "transcoder" not in config["architecture"])
     if needs_x:
-        with pytest.raises(ValueError, match="takes x too"):
+        with pytest.raises(ValueError, match="needs x too"):
             sae.decode(ours)
     else:
         assert np.array_equal(sae.decode(ours), sae.decode(ours, x.numpy()))
@@ -200,7 +200,8 @@ WRONG = [
     ("metadata", {"hook_name": "blocks.3."}, "'blocks.3.' is not known here"),
     ("metadata", {"hook_name": "blocks.99999999999999999999.hook_resid_pre"}, "is not known here"),
     ("metadata", {"hook_name": 3}, "hook_name: expected text"),
-    ("metadata", {"hook_name": "blocks.1.attn.hook_z", "hook_head_index": 3}, "hook_head_index: one of a single head is not known here"),
+    ("metadata", {"hook_name": "blocks.1.attn.hook_z", "hook_head_index": 3},
+     "hook_head_index: an autoencoder for a single head is not known here"),
     ("metadata", {"hook_name": "blocks.1.attn.hook_z", "model_from_pretrained_kwargs": {"fold_value_biases": True}},
      "fold_value_biases takes the values' biases"),
     ("metadata", {"hook_name": "blocks.1.mlp.hook_in", "model_from_pretrained_kwargs": {"fold_ln": True}},
@@ -229,7 +230,7 @@ def test_what_is_missing_is_named(tmp_path):
         with pytest.raises(OSError, match=f"{key} is missing"):
             attend.SparseAutoencoder.load(tmp_path)
     (tmp_path / "cfg.json").write_text(json.dumps(whole | {"apply_b_dec_to_input": True}))
-    with pytest.raises(OSError, match="true is of autoencoders, and this is a jumprelu_skip_transcoder"):
+    with pytest.raises(OSError, match="true is for autoencoders only, and this is a jumprelu_skip_transcoder"):
         attend.SparseAutoencoder.load(tmp_path)
     save(tmp_path, config, weights)
     for name in weights:
@@ -267,7 +268,7 @@ def test_wrong_arguments(tmp_path):
         sae.decode(np.ones((2, 24), np.float32))
     with pytest.raises(ValueError, match="feature is 40, expected 0 to 39"):
         sae.direction(40)
-    with pytest.raises(ValueError, match="there is no hook_name that says where it writes"):
+    with pytest.raises(ValueError, match="no hook_name says where it writes"):
         sae.add(3, 1.0)
     with pytest.raises(ValueError, match="an autoencoder writes where it reads"):
         attend.SparseAutoencoder.load(tmp_path, writes=("mlp", 1))
@@ -391,7 +392,7 @@ def test_features_that_the_model_has_no_place_for(both, tmp_path):
         pair.ours.features(ids, load(tmp_path, reads=("residual", 9)))
     with pytest.raises(ValueError, match=f"the autoencoder reads {E} numbers, mlp_hidden of this model has {pair.ours.info.mlp_size}"):
         pair.ours.features(ids, load(tmp_path, reads=("mlp_hidden", 1)))
-    with pytest.raises(ValueError, match="cross_attention is of encoder-decoders"):
+    with pytest.raises(ValueError, match="only encoder-decoders have cross_attention"):
         pair.ours.features(ids, load(tmp_path, reads=("cross_attention", 1)))
     with pytest.raises(TypeError, match="Model.features: autoencoder: expected a SparseAutoencoder, got 3"):
         pair.ours.features(ids, 3)

@@ -274,9 +274,9 @@ def test_what_fails_leaves_the_cache(writer):
 
 def test_what_does_not_go_with_a_cache(pair, writer):
     if pair.ours.info.encoder_decoder:
-        with pytest.raises(ValueError, match="cache is of decoders, the model is of type bart"):
+        with pytest.raises(ValueError, match="cache needs a decoder-only model, the model is of type bart"):
             pair.ours.generate([5], 2, cache=pair.ours.cache())
-    with pytest.raises(ValueError, match="a cache is of one prompt, and there are several"):
+    with pytest.raises(ValueError, match="a cache takes one prompt, and there are several"):
         writer.ours.generate([[5], [6]], 2, cache=writer.ours.cache())
-    with pytest.raises(ValueError, match="on_text is of one prompt, and there are several"):
+    with pytest.raises(ValueError, match="on_text takes one prompt, and there are several"):
         writer.ours.generate([[5], [6]], 2, on_text=print)

@@ -120,7 +120,7 @@ def test_a_score_that_is_not_known_is_an_error(model):
     made = attend.Model.load(folder)
     heads = made.record(made_ids := attend.Model.load_tokenizer(folder).encode("it was").ids).heads()
     assert len(made_ids) == 4 and set(heads["labels"]) == {"unknown"}
-    with pytest.raises(ValueError, match="heads: sink_excess is not known of any of these heads: fewer than 8 queries"):
+    with pytest.raises(ValueError, match="heads: sink_excess is not known for any of these heads: fewer than 8 queries"):
         heads.largest("sink_excess")
     q = numpy.zeros((1, 1, 12, 4), numpy.float32)
     assert attend.head_scores(q, q, causal=True)[0].induction is None
@@ -128,7 +128,7 @@ def test_a_score_that_is_not_known_is_an_error(model):
     nameless["induction"] = numpy.nan
     for call in (lambda: nameless.largest("induction"), lambda: numpy.sort(nameless, order="induction"),
                  lambda: numpy.argsort(nameless, order=["induction"]), lambda: nameless.sort(order="induction")):
-        with pytest.raises(ValueError, match="heads: induction is not known of any of these heads: the ids of the tokens are"):
+        with pytest.raises(ValueError, match="heads: induction is not known for any of these heads: the ids of the tokens are"):
             call()
     with pytest.raises(ValueError, match="heads: no field 'indction', expected one of layer, head, name, labels, sink"):
         heads.largest("indction")

@@ -130,7 +130,7 @@ def test_what_is_refused(both, tmp_path):
             (lambda: both("bert").ours.jacobian_lens([5, 6, 7], skip=0), "expected a decoder"),
             (lambda: gpt2.lens([5, 6, 7], jacobian=attend.JacobianLens(np.eye(4)[None].repeat(2, 0), 1)), r"with shape \[4,4\]"),
             (lambda: gpt2.lens([5, 6, 7], jacobian=attend.JacobianLens(np.eye(4)[None], 1)), "has 1 layers, expected 2"),
-            (lambda: found.merge(attend.JacobianLens(np.eye(4)[None], 1)), "of different models"),
+            (lambda: found.merge(attend.JacobianLens(np.eye(4)[None], 1)), "the two lenses belong to different models"),
             (lambda: attend.JacobianLens(np.eye(4)[None], 0), "prompts is 0"),
             (lambda: attend.JacobianLens(np.eye(4), 1), "jacobians"),
     ):
@@ -140,5 +140,5 @@ def test_what_is_refused(both, tmp_path):
     with pytest.raises(ValueError, match="no J of the layers 0, 1"):
         attend.JacobianLens.from_torch(tmp_path / "x.pt")
     (tmp_path / "x.safetensors").write_bytes(b"\x02\0\0\0\0\0\0\0{}")
-    with pytest.raises(OSError, match="it is no Jacobian lens"):
+    with pytest.raises(OSError, match="it is not a Jacobian lens"):
         attend.JacobianLens.load(tmp_path / "x.safetensors")

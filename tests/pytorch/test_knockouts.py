@@ -105,7 +105,7 @@ def test_several_sequences_are_each_alone(both):
     (attend.Knockout([0], rows=[-6]), "a knockout of row -6, expected 0 to 4"),
     (attend.Knockout([0], layer=3), "a knockout in layer 3, expected 0 to 2"),
     (attend.Knockout([0], head=4), "a knockout of head 4, expected 0 to 3"),
-    (attend.Knockout([0], attention="cross"), "a knockout of cross- attention; the model is of type llama"),
+    (attend.Knockout([0], attention="cross"), "a knockout of cross-attention needs an encoder-decoder; the model is of type llama"),
 ])
 def test_what_is_refused(both, edit, words):
     with pytest.raises(ValueError, match=words):

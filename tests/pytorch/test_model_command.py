@@ -116,7 +116,7 @@ def test_an_encoder_decoder(command, minilm, tmp_path):
     subprocess.run([command, "model", tmp_path, TEXTS[0], "--generate", "6", "-o", tmp_path / "x.svg"], check=True)
     assert "decoder.1.cross" in (tmp_path / "x.svg").read_text()
     refused = subprocess.run([command, "model", minilm, "a", "--said", "b"], capture_output=True, text=True)
-    assert refused.returncode == 2 and "is no encoder-decoder" in refused.stderr
+    assert refused.returncode == 2 and "is not an encoder-decoder" in refused.stderr
 
 
 @pytest.mark.parametrize("ending", ["npz", "safetensors"])
@@ -138,10 +138,10 @@ def test_what_is_at_places_is_what_transformers_modules_see(command, minilm, tmp
 
 
 @pytest.mark.parametrize("line, words", [
-    (["--place", "zz", "-o", "x.npz"], "--place: there is no 'zz' in a model, expected one of embeddings, residual, q"),
-    (["--place", "z.x", "-o", "x.npz"], "--place: 'z.x', expected a place, or one of a layer such as z.3"),
-    (["--place", "z.9", "-o", "x.npz"], "z of layer 9, expected 0 to 5"), (["-o", "x.npz"], "have what --place names"),
-    (["--place", "cross_z", "-o", "x.npz"], "cross_z is of encoder-decoders"), (["--place", "z"],
+    (["--place", "zz", "-o", "x.npz"], "--place: no model has a place 'zz', expected one of embeddings, residual, q"),
+    (["--place", "z.x", "-o", "x.npz"], "--place: 'z.x', expected a place, or a place in a layer such as z.3"),
+    (["--place", "z.9", "-o", "x.npz"], "z of layer 9, expected 0 to 5"), (["-o", "x.npz"], "hold what --place names"),
+    (["--place", "cross_z", "-o", "x.npz"], "only encoder-decoders have cross_z"), (["--place", "z"],
      "without -o x.npz or -o x.safetensors")])
 def test_places_that_are_none(command, minilm, tmp_path, line, words):
     done = subprocess.run([command, "model", minilm, "a", *line], cwd=tmp_path, capture_output=True, text=True)

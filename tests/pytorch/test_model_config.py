@@ -431,7 +431,7 @@ def test_names_and_buffers_of_older_pythias(tmp_path):
     ("gpt_neox old", {"rotary_pct": 0.1}, "rotary_pct: 0.1 of heads of 8 numbers can't be rotated in pairs"),
     ("llama", {"is_causal": False}, "is_causal"),
     ("gpt2", {"is_causal": "null"}, "is_causal"),
-    ("gpt2", {"num_attention_heads": 2}, "another name of n_head"),
+    ("gpt2", {"num_attention_heads": 2}, "another name for n_head"),
     ("gpt2", {"layer_norm_epsilon": -1.0}, "layer_norm_epsilon: expected a number from 0 on"),
     ("llama", {"rms_norm_eps": "null"}, "rms_norm_eps: is null"),
     ("llama", {"rope_parameters": {"rope_theta": 0.0}}, "rope_parameters: rope_theta: expected a number above 0"),

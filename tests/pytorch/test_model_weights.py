@@ -63,7 +63,7 @@ def test_by_the_models_own_names(both):
         both("gpt2").ours.weight("wte")
     with pytest.raises(ValueError, match="layer 3, expected 0 to 2"):
         both("gpt2").ours.weights(3)
-    with pytest.raises(ValueError, match="an encoder's layer; the model is of type gpt2"):
+    with pytest.raises(ValueError, match="encoder needs an encoder-decoder; the model is of type gpt2"):
         both("gpt2").ours.weights(0, encoder=True)
 
 

@@ -156,12 +156,12 @@ def test_as_csv_and_json(both):
 
 
 @pytest.mark.parametrize("asked, words", [
-    ({"spans": [(2, 2)]}, "is of tokens 2 to 2"), ({"spans": [(0, 9)]}, "is of tokens 0 to 9, expected some of 0 to 6"),
-    ({"spans": []}, "there are no spans"), ({"spans": "paragraph"}, "which is of a text, and ids are given"),
+    ({"spans": [(2, 2)]}, "has tokens 2 to 2"), ({"spans": [(0, 9)]}, "has tokens 0 to 9, expected a part of 0 to 6"),
+    ({"spans": []}, "there are no spans, expected at least one"), ({"spans": "paragraph"}, "which is of a text, and ids are given"),
     ({"spans": "word"}, "spans is 'word', expected 'paragraph', 'line', a dict or a list"),
     ({"hide": -1}, "hide is -1, expected 0 or more"), ({"of": np.zeros((6, 32), np.float32)}, "expected a logit"),
-    ({"answer": [3], "token": 7}, "answer says of what the number is"), ({"answer": []}, "no tokens whose log-probability"),
-    ({"answer": [3], "spans": [(4, 7)]}, "is of tokens 4 to 7, expected some of 0 to 6"),
+    ({"answer": [3], "token": 7}, "answer says what the number is"), ({"answer": []}, "log_probability needs at least one token"),
+    ({"answer": [3], "spans": [(4, 7)]}, "has tokens 4 to 7, expected a part of 0 to 6"),
 ])
 def test_what_is_refused(both, asked, words):
     with pytest.raises(ValueError, match=words.replace("(", "\\(")):

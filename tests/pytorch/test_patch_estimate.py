@@ -115,7 +115,7 @@ def test_of_encoder_decoders(tmp_path_factory):
     for attention, (which, what) in own.items():
         compare(pair.ours, pair.theirs, number, texts, which, what=what, attention=attention, decoder_ids=decoder)
     for what in "kv":
-        with pytest.raises(ValueError, match="keys and values of a cross-attention are the encoder's text"):
+        with pytest.raises(ValueError, match="keys and values of a cross-attention come from the encoder's text"):
             pair.ours.patch(*texts, 7, 9, what, attention="cross", decoder_ids=decoder)
 
 

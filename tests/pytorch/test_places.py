@@ -281,7 +281,7 @@ def test_observe_is_told_of_each_place_in_its_order(both):
 @pytest.mark.parametrize("keep, words", [
     (["heads"], r"at is 'heads', expected one of 'embeddings', 'residual', 'q'"),
     ([("z", 3)], "z of layer 3, expected 0 to 2"),
-    (["cross_z"], "cross_z is of encoder-decoders; the model is of type llama"),
+    (["cross_z"], "only encoder-decoders have cross_z; the model is of type llama"),
 ])
 def test_places_that_are_not_there(both, keep, words):
     with pytest.raises(ValueError, match=words):
@@ -290,7 +290,7 @@ def test_places_that_are_not_there(both, keep, words):
         both("llama").ours.forward([1, 2], keep=[3])
     with pytest.raises(ValueError, match="there is no residual_mid: attention and MLP of this model read the same stream"):
         both("gpt_neox").ours.forward([1, 2], keep=["residual_mid"])
-    with pytest.raises(ValueError, match="an observer is of one prompt"):
+    with pytest.raises(ValueError, match="an observer takes one prompt"):
         both("llama").ours.generate([[1, 2], [3]], keep=["z"])
 
 

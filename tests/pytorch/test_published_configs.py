@@ -103,7 +103,7 @@ def test_gtes_ntk_scaling(factor, tmp_path):
     ({"rotary_emb_scale_base": 512}, "rotary_emb_scale_base"), ({"moe_every_n_layers": 2, "num_experts": 8}, "moe_every_n_layers"),
     ({"causal": True}, "causal"), ({"parallel_block": True}, "parallel_block"), ({"rotary_emb_interleaved": True}, "interleaved"),
     ({"activation_function": "gelu"}, "activation_function: 'gelu' is not known here; swiglu, geglu and glu are"),
-    ({"hidden_size": 16}, "n_embd: is another name of hidden_size"), ({"n_embd": 16}, "has shape"),
+    ({"hidden_size": 16}, "n_embd: is another name for hidden_size"), ({"n_embd": 16}, "has shape"),
 ])
 def test_nomics_keys_are_computed_or_refused(change, said, tmp_path):
     assert said in refusal(put(written(tmp_path, nomic_bert()), NOMIC, **change))

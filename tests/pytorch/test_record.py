@@ -210,12 +210,12 @@ def test_layers_without_a_projection_are_known_by_weight_alone():
     attention = eager.model.layers[1].self_attn
     attention.out, attention.o_proj = attention.o_proj, torch.nn.Identity()
     attention.register_forward_hook(lambda module, inputs, output: (module.out(output[0]), *output[1:]))
-    with pytest.warns(UserWarning, match="no output projection was found in 1.self: known by weight alone"), \
+    with pytest.warns(UserWarning, match="no output projection was found in 1.self: recorded by weight only"), \
             record(eager, key_sizes=True) as recording:
         eager(**inputs("llama", "none")[0])
     assert recording["0.self"].has_key_sizes and not recording["1.self"].has_key_sizes
     assert recording["1.self"].key_sizes is None and recording["1.self"].carried_map is None
-    with pytest.raises(ValueError, match="layer 1.self is known by weight alone: record with key_sizes"):
+    with pytest.raises(ValueError, match="layer 1.self was recorded by weight only: record with key_sizes"):
         recording.heads(by="norm")
 
 
@@ -426,7 +426,7 @@ def test_one_call_is_one_recording():
     ids = inputs("llama", "none")[0]["input_ids"]
     for first in (eager, eager.generate):
         for second in (eager, eager.generate):
-            with pytest.raises(RuntimeError, match="a recording is of one call of the model"), record(eager) as recording:
+            with pytest.raises(RuntimeError, match="a recording holds one call of the model"), record(eager) as recording:
                 first(ids)
                 second(ids)
             assert len(recording) == 2 and eager.config._attn_implementation == "eager"
@@ -500,7 +500,7 @@ def test_what_can_not_be_recorded_is_said():
     with record(eager) as recording:
         eager(ids)
     layer = recording[0]
-    for ask, message in ((lambda: layer.weights(head=0), 'q and k were not kept, of which weights are made: record with keep="qk"'),
+    for ask, message in ((lambda: layer.weights(head=0), 'q and k were not kept, and weights are made from them: record with keep="qk"'),
                          (lambda: layer.top(4, 0), "head 4, expected 0 to 3"), (lambda: layer.top(0, 17), "query 17, expected 0 to 16"),
                          (lambda: layer.top(0, 1, item=3), "item 3, expected 0 to 2"), (lambda: recording.heads(item=3), "item 3"),
                          (lambda: layer.strip(0, "weights"), "values: expected 'received', 'lift' or 'entropy'"),

@@ -258,9 +258,9 @@ def test_by_distance(both):
 
 @pytest.mark.parametrize("asked, words", [
     (("9.0", 1, 0), "layer is 9"), (("0.9", 1, 0), "head is 9"), (("1.0", 99, 0), "query is 99"), (("1.0", 1, 99), "key is 99"),
-    (("1.0", 1, 2), "query 1 does not see key 2, it sees 0 to 1"), (("x", 1, 0), "x"),
-    (("decoder.1.cross.0", 1, 0), "a cross-attention are of encoder-decoders"),
-    (("encoder.1.self.0", 1, 0), "an encoder before a decoder are of encoder-decoders"),
+    (("1.0", 1, 2), "query 1 does not see key 2; it sees keys 0 to 1"), (("x", 1, 0), "x"),
+    (("decoder.1.cross.0", 1, 0), "only encoder-decoders have heads of a cross-attention"),
+    (("encoder.1.self.0", 1, 0), "only encoder-decoders have heads of an encoder before a decoder"),
 ])
 def test_what_is_refused(both, asked, words):
     with pytest.raises(ValueError, match=words):
@@ -291,7 +291,7 @@ def test_with_a_cache(both, name):
         assert len(cache) == held, "it is not changed"
     other = model.cache()
     model.forward(ids[::-1].copy(), caches=[other])
-    with pytest.raises(ValueError, match="the cache is of another text"):
+    with pytest.raises(ValueError, match="the cache holds another text"):
         model.explain_score(ids, (last, 2), 6, 4, None, cache=other)
 
 
@@ -521,7 +521,7 @@ def test_by_token_beside_hooks(both):
                          (["-1.0"], "-1.0 by token")):
         with pytest.raises(ValueError, match=words):
             pair.ours.explain_score(ids, (layer, head), query, key, by_token=asked)
-    with pytest.raises(ValueError, match="with a cache"):
+    with pytest.raises(ValueError, match="and a cache are both given"):
         pair.ours.explain_score(ids, (layer, head), query, key, by_token=["0.0"], cache=pair.ours.cache())
 
 

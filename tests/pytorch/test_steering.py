@@ -91,10 +91,10 @@ def test_what_is_no_control_vector(model, tmp_path):
     gguf = pytest.importorskip("gguf")
     row = np.zeros(32, np.float32)
     for architecture, name, numbers, words in (("llama", "direction.1", row, "is 'llama', expected 'controlvector'"),
-                                               ("controlvector", "direction.0", row, "is no direction: expected direction.1"),
-                                               ("controlvector", "directions", row, "is no direction"),
-                                               ("controlvector", "direction.1", np.zeros((2, 32), np.float32), "is no direction"),
-                                               ("controlvector", "direction.1", row.astype(np.float16), "is no direction")):
+                                               ("controlvector", "direction.0", row, "is not a direction: expected direction.1"),
+                                               ("controlvector", "directions", row, "is not a direction"),
+                                               ("controlvector", "direction.1", np.zeros((2, 32), np.float32), "is not a direction"),
+                                               ("controlvector", "direction.1", row.astype(np.float16), "is not a direction")):
         writer = gguf.GGUFWriter(tmp_path / "x.gguf", architecture)
         writer.add_tensor(name, numbers)
         writer.write_header_to_file(), writer.write_kv_data_to_file(), writer.write_tensors_to_file(), writer.close()

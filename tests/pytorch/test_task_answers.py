@@ -338,7 +338,7 @@ def test_saliency_of_a_label(tmp_path):
         ours.gradient(pair.ids, "LABEL_1", of="label")
     with pytest.raises(ValueError, match="a label is 1, expected 0 to 0"):
         ours.gradient(pair.ids, 1, of="label")
-    with pytest.raises(ValueError, match="a label is of a model with a task's head"):
+    with pytest.raises(ValueError, match="a label needs a model with a task's head"):
         attend.Model.load(written(tmp_path / "plain", CASES["bert"])).gradient([5, 6], of="label")
 
 
@@ -348,7 +348,7 @@ def test_saliency_of_a_label(tmp_path):
 def test_what_heads_of_encoder_decoders_refuse(tmp_path, name):
     folder = written(tmp_path, HEADS[name])
     ours = attend.Model.load(folder)
-    with pytest.raises(ValueError, match=r"the head reads the token that ends a text \(1\), and 3 ids have none"):
+    with pytest.raises(ValueError, match=r"the head reads the token that ends a text \(1\), and 3 ids do not have it"):
         ours.task_logits([5, 6, 7])
     with pytest.raises(ValueError, match="labels of encoder-decoders are not explained, and the model is of type"):
         ours.attribute([5, 6, 1], decoder_ids=[0, 5], of="label")
@@ -362,7 +362,7 @@ def test_another_task_is_refused(tmp_path):
     for refused, message in [
         (lambda: ours.tag("a"), "Model.tag: expected a model with a head for tag, and this one's is for classify: SequenceClassification"),
         (lambda: ours.fill("a"), "Model.fill: expected a model with a head for fill, and this one's is for classify"),
-        (lambda: ours.rank("a", ["b"]), r"Model.rank: expected a model of one label, and this one has 2 \(LABEL_0, LABEL_1\): classify"),
+        (lambda: ours.rank("a", ["b"]), r"Model.rank: expected a model with one label, and this one has 2 \(LABEL_0, LABEL_1\): classify"),
         (lambda: ours.classify("a", "max"), "Model.classify: function is 'max', expected 'none', 'sigmoid', 'softmax'"),
         (lambda: ours.classify("a", max_tokens=0), "Model.classify: max_tokens is 0, expected 1 or more"),
         (lambda: ours.classify(["a", ("the " * 200, "a")], truncate=False), r"texts\[1\]: has 204 tokens, the model takes 100"),

@@ -244,7 +244,7 @@ def test_files_are_searched_exactly(tmp_path):
         best = np.argsort(-scores, kind="stable")[:k]
         assert [tuple(each) for each in file.nearest(query, k)] == [(n, scores[n]) for n in best]
     np.save(tmp_path / "v.starts.npy", starts[:-1])
-    with pytest.raises(OSError, match="says not where the texts of"):
+    with pytest.raises(OSError, match="does not say where the texts in"):
         attend.TokenVectorFile(tmp_path / "v.npy")
 
 
@@ -288,7 +288,7 @@ def test_other_models_and_functions_say_which_is_right(tmp_path):
         model.rank("the cat", DOCUMENTS, function="sigmoid")
     with pytest.raises(ValueError, match=r"texts\[0\]: has \d+ tokens, the model takes 12"):
         model.embed_tokens("the cat " * 60, role="query", truncate=False)
-    with pytest.raises(ValueError, match="prompt 'passage' is none of the model's"):
+    with pytest.raises(ValueError, match="prompt 'passage' is not one of the model's"):
         model.embed_tokens("the cat", prompt="passage")
     with pytest.raises(ValueError, match="role is 'passage'"):
         model.embed_tokens("the cat", role="passage")

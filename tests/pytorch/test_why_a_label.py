@@ -197,12 +197,12 @@ def test_a_rerankers_pair(tmp_path):
     ("bert classify", lambda model: model.ablate(IDS, 0, 2, of="label"), "ablate: a label is 2, expected 0 to 1"),
     ("bert classify", lambda model: model.attribute(IDS, of="cosine"), "of is 'cosine', expected 'logit' or 'label'"),
     ("bert classify", lambda model: model.attribute(IDS), "expected a decoder, and the model is an encoder"),
-    ("bert classify", lambda model: model.ablate(IDS, rows=[1], of="label"), "rows are of labels of tokens, and .* is for classify"),
+    ("bert classify", lambda model: model.ablate(IDS, rows=[1], of="label"), "rows need a head that labels tokens, and .* is for classify"),
     ("bert tag", lambda model: model.attribute(IDS, position=12, of="label"), "position is 12"),
     ("bert classify", lambda model: model.attribute(IDS, of="label", types=[0]), "1 types for 12 ids"),
     ("bert classify", lambda model: model.ablate(IDS, of="label", types=[0]), "1 types for 12 ids"),
     ("bert tag", lambda model: model.ablate(IDS, rows=[12], of="label"), r"rows\[0\] is 12"),
-    ("llama classify", lambda model: model.ablate(IDS, of="label", types=IDS * 0), "types are BERT's"),
+    ("llama classify", lambda model: model.ablate(IDS, of="label", types=IDS * 0), "types are for BERT-like encoders"),
 ])
 def test_what_is_refused(tmp_path, name, call, message):
     with pytest.raises(ValueError, match=message):
@@ -212,7 +212,7 @@ def test_what_is_refused(tmp_path, name, call, message):
 def test_without_a_head_there_is_no_label(tmp_path):
     plain = attend.Model.load(written(tmp_path, CASES["bert"]))
     for call in (plain.attribute, plain.ablate):
-        with pytest.raises(ValueError, match="a label is of a model with a task's head, and this one of type bert has none"):
+        with pytest.raises(ValueError, match="a label needs a model with a task's head, and this one of type bert has none"):
             call(IDS, of="label")
     with pytest.raises(TypeError, match="Model.attribute: of: expected 'logit' or 'label', got 3"):
         plain.attribute(IDS, of=3)

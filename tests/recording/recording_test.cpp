@@ -534,7 +534,7 @@ TEST(Recording, BadFiles) {
   expect_refused("\"version\":2", "\"version\":\"1\"", "version: expected a whole number");
   expect_refused("\"model\":\"\"", "\"model\":3", "model: expected text");
   expect_refused("\"model\":\"\"", "\"mode\":3", "model is missing");
-  expect_refused("\"dtype\":\"f32\"", "\"dtype\":\"i64\"", "layers: 0: dtype: 'i64' is none of f32, f64, bf16 and f16");
+  expect_refused("\"dtype\":\"f32\"", "\"dtype\":\"i64\"", "layers: 0: dtype: 'i64' is not f32, f64, bf16 or f16");
   expect_refused("\"dtype\":\"f32\"", "\"dtype\":\"bf16\"",
                  "tensor 'layers.0.q' is f32 [1,2,6,4], expected bf16 [1,2,6,4]");
   expect_refused("\"heads\":[0,1]", "\"heads\":[1,0]", "heads: 1: expected a whole number from 2");
@@ -557,7 +557,7 @@ TEST(Recording, BadFiles) {
   write_safetensors(folder / "plain.safetensors", {{"x", x.q}});
   expect_error(
       ErrorCode::bad_file, [&] { Recording::load(folder / "plain.safetensors"); },
-      "is no recording: its metadata has no attend.recording");
+      "is not a recording: its metadata has no attend.recording");
   expect_error(
       ErrorCode::bad_file, [&] { Recording::load(folder / "none"); }, "'", "none': can't be opened");
   record_once(x).save(folder / "x.attend");
@@ -611,7 +611,7 @@ TEST(Recording, Mistakes) {
   expect_error(
       ErrorCode::bad_value, [&] { r.layer("1.self"); }, "layer '1.self', expected one of 0.self");
   expect_error(
-      ErrorCode::bad_value, [&] { (void)r.scores(0, WeighedBy::norm); }, "layer 0.self is known by weight alone");
+      ErrorCode::bad_value, [&] { (void)r.scores(0, WeighedBy::norm); }, "layer 0.self was recorded by weight only");
   const Recording kept = record_once(x);
   expect_error(
       ErrorCode::bad_value, [&] { kept.weights(0, 0, 0, {}, {}, WeighedBy::norm); }, "record with key_sizes");

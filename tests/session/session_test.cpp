@@ -95,7 +95,7 @@ TEST(Session, WhatIsKeptIsWhatObserversAreShown) {
       [&] {
         run(model, {.ids = ids}, {.keep = {&none, 1}});
       },
-      "of encoder-decoders");
+      "only encoder-decoders have cross_z");
 }
 
 TEST(Session, OnePassIsWhatEachOfItsPartsIs) {
@@ -257,7 +257,7 @@ TEST(Session, ADecoderAloneHasNoTextOfAnEncoder) {
       [&] {
         Growth(model, {.ids = ids, .decoder_ids = {1, 2}});
       },
-      "of encoder-decoders");
+      "need an encoder-decoder");
 }
 
 // A decoder's text so far is gone on with.

@@ -52,7 +52,7 @@ TEST(Chat, WhatIsNotKnownIsRefused) {
     test::expect_error(
         code, [&] { (void)tokenizer.chat(messages); }, "Tokenizer::chat", said);
   };
-  refuse(ErrorCode::bad_file, {"user", "Hello"}, "the chat template is none of those that are known");
+  refuse(ErrorCode::bad_file, {"user", "Hello"}, "the chat template is not known here");
   refuse(ErrorCode::bad_value, {"tool", "Hello"}, "message 1 has the role 'tool'");
   refuse(ErrorCode::bad_value, {"user", "\xff"}, "message 1");
   test::expect_error(

@@ -83,7 +83,7 @@ TEST(Tokenizer, TokensHaveIds) {
   EXPECT_EQ(tokenizer.id("no such token"), std::nullopt);
   for (const std::int64_t id : {std::int64_t{-1}, tokenizer.size(), std::int64_t{1} << 32}) {
     test::expect_error(
-        ErrorCode::bad_value, [&] { (void)tokenizer.token(id); }, fmt::format("{} is no token's id", id));
+        ErrorCode::bad_value, [&] { (void)tokenizer.token(id); }, fmt::format("{} is not a token's id", id));
     test::expect_error(ErrorCode::bad_value, [&] { (void)tokenizer.decode(std::vector<std::int64_t>{id}); });
   }
 }
@@ -162,7 +162,7 @@ TEST(Tokenizer, WhatContradictsItselfIsRefused) {
   refuse("/model/vocab/a", -1, "vocab: expected a whole number");
   refuse("/model/vocab/a", std::int64_t{1} << 32, "vocab: expected a whole number");
   refuse("/model/vocab", json::object(), "vocab: expected tokens");
-  refuse("/post_processor/special_tokens/[CLS]/ids/0", 5000, "5000 is no token's id");
+  refuse("/post_processor/special_tokens/[CLS]/ids/0", 5000, "5000 is not a token's id");
   refuse("/post_processor/single/0/SpecialToken/id", "[NONE]", "[NONE] is missing");
   refuse("/post_processor/pair/1/Sequence/id", "C", "the text 'C' is neither A nor B");
   refuse("/post_processor/single/1/Sequence/id", "B", "expected the text A");
@@ -263,7 +263,7 @@ TEST(Tokenizer, WhatIsUnknownNeedsAToken) {
     const Tokenizer tokenizer = tokenizer_of(file);
     EXPECT_EQ(tokenizer.encode("a").ids, std::vector<std::int64_t>{0});
     test::expect_error(
-        ErrorCode::bad_value, [&] { (void)tokenizer.encode("c"); }, "'c' is no token, and the tokenizer has none");
+        ErrorCode::bad_value, [&] { (void)tokenizer.encode("c"); }, "'c' is not a token, and the tokenizer has none");
   }
 }
 

@@ -47,7 +47,7 @@ Llama::Llama(Loading& loading, const Member& config) : info_(read_decoder(loadin
   if (config.given("num_key_value_heads")) info_.kv_heads = config["num_key_value_heads"].whole(1);
   info_.head_size = read_head_size(config, type, info_);
   if (info_.heads % info_.kv_heads != 0)
-    fail_at(config.place(), "{} heads are no multiple of {} key and value heads", info_.heads, info_.kv_heads);
+    fail_at(config.place(), "{} heads are not a multiple of {} key and value heads", info_.heads, info_.kv_heads);
   if (info_.heads > Member::most / info_.head_size)
     fail_at(config.place(), "{} heads of {} numbers are more than a matrix can have", info_.heads, info_.head_size);
   info_.mlp_size = config["intermediate_size"].whole(1);

@@ -57,7 +57,7 @@ std::optional<Member> rotary_part(const Member& config) {
   const std::optional<Member>& part = older ? older : newer;
   for (const char* layers : {"full_attention", "sliding_attention"})
     if (part && part->has(layers))
-      fail_at(part->place().in(layers), "rotary positions of a type of layers are not known");
+      fail_at(part->place().in(layers), "rotary positions for a type of layers are not known here");
   return part;
 }
 

@@ -41,7 +41,7 @@ double GgufKeys::number_from_0(std::string_view name) const {
 std::vector<std::int64_t> GgufKeys::ids(std::string_view name) const {
   std::vector<std::int64_t> all = file_.wholes(key(name));
   for (const std::int64_t id : all)
-    if (id < 0 || id > most) refuse(name, fmt::format("{} is no token's id", id));
+    if (id < 0 || id > most) refuse(name, fmt::format("{} is not a token's id", id));
   return all;
 }
 
@@ -237,7 +237,7 @@ void configure_phi3(const GgufKeys& keys, json& config) {
                  {"partial_rotary_factor", share_of(turned, head_size)}};
   const GgufTensor *longer = keys.file().find(long_name), *shorter = keys.file().find(short_name);
   if ((longer == nullptr) != (shorter == nullptr))
-    fail_at(keys.file().place(), "of the tensors {} and {} one is missing", quote(long_name), quote(short_name));
+    fail_at(keys.file().place(), "one of the tensors {} and {} is missing", quote(long_name), quote(short_name));
   if (longer) {
     rotary["rope_type"] = "longrope";
     rotary["original_max_position_embeddings"] = original;

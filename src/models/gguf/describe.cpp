@@ -120,7 +120,7 @@ void add_gemma(const Member& config, const ModelInfo& info, std::int64_t layers_
   const std::int64_t scale = info.layers == layers_of_the_largest ? info.embedding_size / info.heads : info.head_size;
   const Member said = config["query_pre_attn_scalar"];
   if (said.whole(1) != scale)
-    fail_at(said.place(), "{} can't be said in GGUF, where it is {} of such a model", said.whole(1), scale);
+    fail_at(said.place(), "{} can't be said in GGUF, where such a model has {}", said.whole(1), scale);
   if (config["attention_bias"].truth()) fail_at(config["attention_bias"].place(), "can't be said in GGUF");
   if (!config["tie_word_embeddings"].truth())
     fail_at(config["tie_word_embeddings"].place(), "false can't be said in GGUF");

@@ -217,7 +217,7 @@ void describe_byte_level(Source& from, GgufValues& to) {
   });
   if (found == byte_level_kinds().end())
     fail_at(from.file.place().in("pre_tokenizer"),
-            "this way to cut words has no name that is known of GGUF files; gpt-2, smollm, llama-bpe, qwen2 and "
+            "this way to split words has no name in GGUF files that is known here; gpt-2, smollm, llama-bpe, qwen2 and "
             "modern-bert are");
   to.add_text("tokenizer.ggml.model", "gpt2");
   to.add_text("tokenizer.ggml.pre", found->name);

@@ -139,7 +139,8 @@ class GgufFile::Reader {
 
   void check_count(std::uint64_t count, std::uint64_t least_bytes, std::string_view of) const {
     if (count <= (size_ - at_) / least_bytes) return;
-    fail_at(place_, "byte {}: {} {} can't follow in {} bytes: cut short, or no GGUF file", at_, count, of, size_ - at_);
+    fail_at(place_, "byte {}: {} {} can't follow in {} bytes: cut short, or not a GGUF file", at_, count, of,
+            size_ - at_);
   }
 
   std::string_view take_string(std::string_view what) {
@@ -166,7 +167,7 @@ class GgufFile::Reader {
   void read_start() {
     if (size_ == 0) fail_at(place_, "is empty");
     if (size_ < 4 || std::memcmp(to_.map_->data(), "GGUF", 4) != 0) {
-      fail_at(place_, "byte 0: is no GGUF file: it does not begin with GGUF");
+      fail_at(place_, "byte 0: is not a GGUF file: it does not begin with GGUF");
     }
     at_ = 4;
     const auto version = take<std::uint32_t>("the version");
@@ -253,7 +254,7 @@ class GgufFile::Reader {
     const std::int64_t columns = tensor.shape.rank() == 0 ? 1 : tensor.shape[tensor.shape.rank() - 1];
     const std::int64_t block = type.quantized ? block_size(*type.quantized) : 1;
     if (columns % block != 0) {
-      fail_at(at_tensor(tensor.name), "shape {}: rows of {} are no multiple of {} numbers", tensor.shape, type.name,
+      fail_at(at_tensor(tensor.name), "shape {}: rows of {} are not a multiple of {} numbers", tensor.shape, type.name,
               block);
     }
     // As f64, the widest: whatever is made of them, 63 bits can count it.
@@ -269,7 +270,7 @@ class GgufFile::Reader {
     constexpr const char* key = "general.alignment";
     if (!to_.has(key)) return 32;
     const auto given = static_cast<std::uint64_t>(to_.whole(key, 1, UINT32_MAX));
-    if (!std::has_single_bit(given)) to_.refuse(key, fmt::format("{} is no power of two", given));
+    if (!std::has_single_bit(given)) to_.refuse(key, fmt::format("{} is not a power of two", given));
     return given;
   }
 

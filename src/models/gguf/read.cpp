@@ -66,7 +66,7 @@ std::int64_t permuted_heads(const GgufFile& file, const GgufTensor& tensor, cons
 // Of a norm. What the folder's model adds again is what was in the file: at 1 and beside it no bit is lost.
 Tensor less_1(const GgufFile& file, const GgufTensor& tensor) {
   if (tensor.type != GgufType::f32) {
-    fail_at(file.place().in("tensor " + quote(tensor.name)), "{} is not read of a norm; F32 is", name_of(tensor.type));
+    fail_at(file.place().in("tensor " + quote(tensor.name)), "{} is not read for a norm; F32 is", name_of(tensor.type));
   }
   Tensor out(tensor.shape);
   for (std::int64_t n = 0; n < out.count(); ++n)

@@ -25,7 +25,7 @@ std::optional<std::int64_t> find_id(const GgufFile& file, const std::string& whi
   const std::string key = fmt::format("tokenizer.ggml.{}_token_id", which);
   if (!file.has(key)) return std::nullopt;
   const std::int64_t id = file.whole(key, 0, greatest_id);
-  if (static_cast<std::size_t>(id) >= tokens) file.refuse(key, fmt::format("{} is no token's id", id));
+  if (static_cast<std::size_t>(id) >= tokens) file.refuse(key, fmt::format("{} is not a token's id", id));
   return id;
 }
 
@@ -110,7 +110,7 @@ Template make_template(const GgufFile& file, const Vocabulary& vocabulary, bool 
   const auto add_token = [&](bool wanted, const char* which, int text) {
     if (!wanted) return;
     const auto id = find_id(file, which, vocabulary.tokens.size());
-    if (!id) fail_at(file.place(), "'tokenizer.ggml.{}_token_id' is missing, which is to be added", which);
+    if (!id) fail_at(file.place(), "'tokenizer.ggml.{}_token_id' is missing, although it is to be added", which);
     add({.ids = {*id}, .type = text}, text);
   };
   const bool adds_eos = read_truth(file, "tokenizer.ggml.add_eos_token", false);
@@ -125,7 +125,7 @@ Template make_template(const GgufFile& file, const Vocabulary& vocabulary, bool 
 std::int64_t needed_id(const GgufFile& file, const char* which, const char* older, std::size_t tokens) {
   if (const auto id = find_id(file, which, tokens)) return *id;
   if (const auto id = find_id(file, older, tokens)) return *id;
-  fail_at(file.place(), "'tokenizer.ggml.{}_token_id' is missing, which is to be added", which);
+  fail_at(file.place(), "'tokenizer.ggml.{}_token_id' is missing, although it is to be added", which);
 }
 
 // [CLS] first [SEP] second [SEP]
@@ -243,7 +243,7 @@ std::vector<double> read_scores(const GgufFile& file, const std::vector<std::str
     if (tokens[id].size() > longest_token) {
       file.refuse(tokens_key, fmt::format("{}: {} bytes, at most {} are read", id, tokens[id].size(), longest_token));
     }
-    if (scores[id] != scores[id]) file.refuse(key, fmt::format("{}: is no number", id));
+    if (scores[id] != scores[id]) file.refuse(key, fmt::format("{}: is not a number", id));
   }
   return scores;
 }

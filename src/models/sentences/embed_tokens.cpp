@@ -20,8 +20,8 @@ const Model::Parts& checked_parts(const Model& model) {
   const Model::Parts& parts = ModelAccess::parts(model);
   if (parts.info.vectors != VectorKind::token)
     fail(ErrorCode::bad_value, embed_tokens_function,
-         "expected a model with a vector for each token (ColBERT), and the files of this one of type {} say no such "
-         "thing; forward() gives its hidden states",
+         "expected a model with a vector for each token (ColBERT), and this one's files (type {}) do not describe one; "
+         "forward() gives its hidden states",
          parts.info.type);
   if (!parts.tokens) throw Error(*parts.pooling);
   if (parts.tokens->texts.chats)

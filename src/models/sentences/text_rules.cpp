@@ -141,7 +141,7 @@ std::string prompt_text(std::string_view function, const TextRules& rules, const
   names.reserve(rules.prompts.size());
   for (const auto& [name, text] : rules.prompts) names.push_back(quote(name));
   fail(ErrorCode::bad_value, function,
-       "prompt {} is none of the model's ({}); a text to stand before each sentence ends in a space or a mark",
+       "prompt {} is not one of the model's ({}); to put a text before each sentence, end it with a space or a mark",
        quote(*given), fmt::join(names, ", "));
 }
 

@@ -71,7 +71,7 @@ bool TokenVectorFile::is_one(const std::filesystem::path& path) {
 
 TokenVectorFile::TokenVectorFile(const std::filesystem::path& path) : rows_(path), starts_(read_npy(starts_of(path))) {
   const auto refuse = [&] {
-    fail(ErrorCode::bad_file, opening, "{} says not where the texts of {}, {} rows, begin",
+    fail(ErrorCode::bad_file, opening, "{} does not say where the texts in {}, which has {} rows, begin",
          quote(starts_of(path).string()), quote(path.string()), rows_.rows().size(0));
   };
   if (starts_.rank() != 1 || starts_.size(0) < 1 || starts_.dtype() != DType::i64) refuse();

@@ -18,7 +18,7 @@ using models::TaskRun;
 void check_finite(std::string_view function, const Tensor& logits) {
   const float* values = logits.data<float>();
   if (std::any_of(values, values + logits.count(), [](float value) { return !std::isfinite(value); }))
-    fail(ErrorCode::bad_value, function, "the logits have NaN or infinity: do the head's weights?");
+    fail(ErrorCode::bad_value, function, "the logits have NaN or infinity: check the head's weights for them");
 }
 
 // The logits [texts,labels] of so many texts, of which text(n) is one.
@@ -128,7 +128,7 @@ Ranking rank(const Model& model, std::string_view query, std::span<const std::st
   const std::vector<std::string>& labels = model.info().labels;
   if (labels.size() != 1)
     fail(ErrorCode::bad_value, function,
-         "expected a model of one label, and this one has {} ({}): classify() takes pairs", labels.size(),
+         "expected a model with one label, and this one has {} ({}): classify() takes pairs", labels.size(),
          fmt::join(std::span(labels).first(std::min<std::size_t>(labels.size(), 4)), ", "));
   Ranking made;
   made.function = options.function.value_or(run.rules().rank_function.value_or(ScoreFunction::sigmoid));

@@ -24,7 +24,7 @@ std::int64_t TaskHead::row_read(std::span<const std::int64_t> ids) const {
   if (reads == Reads::end) {
     const auto found = std::find_first_of(ids.rbegin(), ids.rend(), ends.begin(), ends.end());
     if (found == ids.rend())
-      fail(ErrorCode::bad_value, "Model", "the head reads the token that ends a text ({}), and {} ids have none",
+      fail(ErrorCode::bad_value, "Model", "the head reads the token that ends a text ({}), and {} ids do not have it",
            fmt::join(ends, ", "), ids.size());
     return std::ssize(ids) - 1 - (found - ids.rbegin());
   }
