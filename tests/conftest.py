@@ -25,6 +25,7 @@ def pytest_addoption(parser):
     parser.addoption("--every-text", action="store_true", help="all of what tests/pytorch/test_tokenizer.py compares, not a twentieth")
     parser.addoption("--every-mutation", action="store_true", help="all that tests/pytorch/test_model_config.py changes, not 25 of each")
     parser.addoption("--every-build", action="store_true", help="compile the library as a project that takes it in, too: minutes")
+    parser.addoption("--every-number", action="store_true", help="all numbers of the docs, those too that take a minute or an hour")
     parser.addoption("--fuzz-cases", type=int, default=300, help="how many random calls tests/pytorch/test_fuzz.py makes")
     parser.addoption("--fuzz", action="store_true", help="make random calls until one fails")
 
@@ -33,6 +34,11 @@ def pytest_addoption(parser):
 def command(request):
     """The command's absolute path."""
     return str(pathlib.Path(request.config.getoption("--command")).resolve(strict=True))
+
+
+@pytest.fixture(scope="session")
+def every_number(request):
+    return request.config.getoption("--every-number")
 
 
 @pytest.fixture(scope="session")
