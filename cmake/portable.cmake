@@ -16,3 +16,7 @@ set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
 # Files besides headers, such as the font, may be the building machine's.
 set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE BOTH)
+
+# What nothing calls is left out.
+set(CMAKE_C_FLAGS_INIT "-ffunction-sections -fdata-sections")
+set(CMAKE_CXX_FLAGS_INIT ${CMAKE_C_FLAGS_INIT})

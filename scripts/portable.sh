@@ -91,7 +91,7 @@ done
 
 tree=$out/tree
 build_attend() { # TARGETS OPTION...
-  configure . "$tree" -DATTEND_UNITY_BUILD=ON "-DCMAKE_EXE_LINKER_FLAGS=-s $link" -DCMAKE_MODULE_LINKER_FLAGS=-s "${@:2}"
+  configure . "$tree" -DATTEND_UNITY_BUILD=ON "-DCMAKE_EXE_LINKER_FLAGS=-s -Wl,--gc-sections $link" "-DCMAKE_MODULE_LINKER_FLAGS=-s -Wl,--gc-sections" "${@:2}"
   # shellcheck disable=SC2086 # several names
   quietly cmake --build "$tree" --target $1
 }
@@ -134,6 +134,8 @@ make_wheel() { # PYTHON
   mkdir "${content[0]}attend/bin" && cp "$out/attend" "${content[0]}attend/bin"
   cp "$out"/licences/* build/portable/nanobind.txt "$(echo "${content[0]}"attend_cpu-*.dist-info)/licenses"
   sed -i "s/^Root-Is-Purelib: .*/Root-Is-Purelib: false/; s/^Tag: .*/Tag: $tag-linux_$machine/" "${content[0]}"attend_cpu-*.dist-info/WHEEL
+  # By the name that musl's own compilers give it, which auditwheel knows; Zig's libc.so may be a text of the building machine's.
+  case "$target" in *-musl) patchelf --replace-needed libc.so "libc.musl-$machine.so.1" "${content[0]}attend/_core$suffix" ;; esac
   quietly wheel pack --dest-dir "$out/wheel" "${content[0]}"
   quietly auditwheel repair --wheel-dir "$out/wheel/repaired" "$out"/wheel/*.whl
   mv "$out"/wheel/repaired/*.whl build/portable/wheels

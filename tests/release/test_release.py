@@ -15,8 +15,8 @@ import zipfile
 import pytest
 
 MACHINES = ("x86_64", "aarch64")
-# The C library alone is the system's. musl's is one file; zig names it libc.so, by which musl's loader knows itself.
-SYSTEM = re.compile(r"(ld-linux-(x86-64|aarch64)\.so\.[12]|lib(c|m|dl|rt|pthread)\.so(\.6|\.2|\.1|\.0)?)")
+# The C library alone is the system's.
+SYSTEM = re.compile(r"(ld-linux-(x86-64|aarch64)\.so\.[12]|lib(c|m|dl|rt|pthread)\.so\.[0-9]|libc\.musl-(x86_64|aarch64)\.so\.1)")
 LINKED = ["cli11", "fmtlib", "freetype", "libpng1.6", "nlohmann-json3", "onetbb", "pcre2", "utf8proc", "zlib", "libc++"]
 PROGRAM = pathlib.Path(__file__).parent / "use.py"
 
