@@ -443,7 +443,7 @@ TEST(Gguf, WhatWouldChangeWhatIsComputedIsRefused) {
                      .tensor("rope_factors_long.weight", {8}, 0, 0)
                      .data(32)
                      .bytes(),
-                 "of the tensors 'rope_factors_long.weight' and 'rope_factors_short.weight' one is missing");
+                 "one of the tensors 'rope_factors_long.weight' and 'rope_factors_short.weight' is missing");
   expect_refused(model("bert").bytes(), "'bert.attention.causal': is not false");
   expect_refused(model("gpt2").bytes(), "'gpt2.attention.layer_norm_epsilon' is missing");
   expect_refused(model().whole("llama.expert_count", 8).bytes(), "'llama.expert_count': is not known");

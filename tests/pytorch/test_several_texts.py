@@ -276,7 +276,7 @@ def test_what_is_refused_says_of_which_text(both):
                         (lambda: model.patch(texts[:2], texts[:2], 7, 8, "residual", spans=[{"a": 0}, {"b": 0}]),
                          "the texts' names differ"),
                         (lambda: model.patch(texts[1], texts[1], 7, 8, first_row=3, position=2), "position is 2, before first_row 3"),
-                        (lambda: model.patch(texts[1], texts[1], 7, 8, clean_cache=model.cache()), "expected first_row"),
+                        (lambda: model.patch(texts[1], texts[1], 7, 8, clean_cache=model.cache()), "a cache needs first_row too"),
                         (lambda: both("bert").ours.attribute(texts), "encoder|decoder"),
                         (lambda: model.forward(texts, edits=[attend.Edit(0, rows=[3])]), r"texts\[2\]: an edit of row 3, expected 0 to 0"),
                         (lambda: model.forward(texts, edits=[[attend.Knockout([0])], [], [], []]), "a Knockout applies to all texts"),

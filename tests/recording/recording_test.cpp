@@ -550,7 +550,7 @@ TEST(Recording, BadFiles) {
   expect_refused("\"range\":[6,6]", "\"range\":[6,5]", "map: 2 blocks for a range of 5 do not hold 6 indices");
   expect_refused("\"blocks\":[2,2]", "\"blocks\":[2,0]", "map: 0 blocks for a range of 6 do not hold 6 indices");
   expect_refused("\"window\":[-1,0]", "\"tensors\":[\"mask\"]", "tensor 'layers.0.calls.0.mask' is missing");
-  expect_refused("\"window\":[-1,0]", "\"tensors\":[\"key_starts\"]", "'key_starts' is no option");
+  expect_refused("\"window\":[-1,0]", "\"tensors\":[\"key_starts\"]", "'key_starts' is not an option");
   expect_refused("\"layers\":[", "\"layers\":[{},", "layers: 0: name is missing");
   Folder folder;
   const Arguments x = make_arguments(1, 1, 1, 6, 6, 4);

@@ -165,7 +165,7 @@ TEST(Session, OfAnEncoderDecoderBothStacksAreRecorded) {
   expect_same(pass.why->cross, attribute(model, ids, {.decoder_ids = text.decoder_ids}).cross);
   expect_same(run(model, {.ids = ids}).hidden, model.encoder_states(ids));
   expect_error(
-      ErrorCode::bad_value, [&] { run(model, {.ids = ids}, {.next = 1}); }, "there are no decoder_ids");
+      ErrorCode::bad_value, [&] { run(model, {.ids = ids}, {.next = 1}); }, "next needs decoder_ids");
 }
 
 TEST(Session, WhyIsRefusedWhereHeadsAreOut) {
@@ -174,7 +174,7 @@ TEST(Session, WhyIsRefusedWhereHeadsAreOut) {
   expect_error(
       ErrorCode::bad_value, [&] { run(model, {.ids = ids}, {.edits = edits, .why = AttributeOptions{}}); }, "edits");
   expect_error(
-      ErrorCode::bad_value, [&] { run(model, {.ids = ids}, {.vector = true}); }, "encoders");
+      ErrorCode::bad_value, [&] { run(model, {.ids = ids}, {.vector = true}); }, "vector needs an encoder");
 }
 
 // ---- Growth ----
