@@ -168,7 +168,7 @@ void run(Request& request) {
 // The text is read, and what may follow is known.
 void grow(Request& request) {
   if (!model().info().decoder())
-    fail(ErrorCode::bad_value, function, "an encoder says nothing of what comes next; the model is of type {}",
+    fail(ErrorCode::bad_value, function, "an encoder can't tell what comes next; the model is of type {}",
          model().info().type);
   take_text(request);
   GenerateOptions options{.max_new_tokens = INT64_MAX};
