@@ -117,7 +117,7 @@ def test_the_readme_says_no_more_of_its_first_picture_than_its_sentences_show(co
     found = minilm("--over", REPOSITORY / "tests/tasks/referents.tsv", "--json")["variants"]
     best, chance = max(max(row) for row in found["held"]), found["baselines"]["chance"]
     assert f"Over {len(found['texts'])} such sentences the head is right in {found['held'][3][1]}." in words
-    assert f"is right in more than {best}, and the best of 72 that guess would be right in some {chance}" in words
+    assert f"is right in more than {best}, and the best of 72 random guessers would be right in some {chance}" in words
 
 
 def test_the_cpp_page_lists_every_header():

@@ -326,7 +326,7 @@ def parts():
     return (sum(int(taken) for taken, _ in found),)
 
 
-@numbers("docs/circuits.md", "the token before gave {} % to {} %, others took away.", "smollm2", long=True)
+@numbers("docs/circuits.md", "the token before gave {} % to {} % of it, and other tokens took away.", "smollm2", long=True)
 def token_before():
     return range_of([int(each) for pair in all_of(r"before (\d+)% to (\d+)% of that", induction()) for each in pair])
 
