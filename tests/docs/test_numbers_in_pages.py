@@ -262,7 +262,7 @@ def sizes():
 @numbers("docs/search.md", "the best of the {} nearest lines (`--candidates`)")
 def candidates(command):
     told = subprocess.run([command, "near", "--help"], capture_output=True, text=True, check=True).stdout
-    return all_of(r"--candidates N [^(]*\((\d+)\)", told)
+    return all_of(r"--candidates N [^(]*\(default: (\d+)\)", told)
 
 
 @numbers("docs/teach.md", "{:.0f} % becomes {:.0f} %; seven other countries", "smollm2")

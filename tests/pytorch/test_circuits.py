@@ -439,5 +439,5 @@ def test_what_is_refused(both):
         ours.path_patch([5, 6, 7], [5, 8, 7], TOKEN, AGAINST, senders=["2.0"], receivers=["1.0 q"])
     with pytest.raises(ValueError, match="'x' names no node|x"):
         ours.path_patch([5, 6, 7], [5, 8, 7], TOKEN, AGAINST, senders=["x"], receivers=["output"])
-    with pytest.raises(ValueError, match="'1.0 q' is no writer"):
+    with pytest.raises(ValueError, match="'1.0 q' is not a writer"):
         ours.path_patch([5, 6, 7], [5, 8, 7], TOKEN, AGAINST, senders=["1.0 q"], receivers=["output"])
