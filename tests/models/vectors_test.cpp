@@ -37,7 +37,8 @@ TEST(Vectors, AreWrittenAsNumPyWritesThem) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   expect_error(
-      ErrorCode::bad_file, [&] { VectorWriter("/dev/fd/" + std::to_string(ends[1]), 7); }, "can't be read from the beginning again");
+      ErrorCode::bad_file, [&] { VectorWriter("/dev/fd/" + std::to_string(ends[1]), 7); },
+      "can't be read from the beginning again");
   close(ends[0]), close(ends[1]);
 }
 

@@ -390,7 +390,7 @@ def test_features_that_the_model_has_no_place_for(both, tmp_path):
         pair.ours.features(ids, load(tmp_path))
     with pytest.raises(ValueError, match="residual of layer 9, expected 0 to 3"):
         pair.ours.features(ids, load(tmp_path, reads=("residual", 9)))
-    with pytest.raises(ValueError, match=f"the autoencoder reads {E} numbers, mlp_hidden of this model has {pair.ours.info.mlp_size}"):
+    with pytest.raises(ValueError, match=f"the autoencoder reads {E} numbers, but mlp_hidden of this model has {pair.ours.info.mlp_size}"):
         pair.ours.features(ids, load(tmp_path, reads=("mlp_hidden", 1)))
     with pytest.raises(ValueError, match="only encoder-decoders have cross_attention"):
         pair.ours.features(ids, load(tmp_path, reads=("cross_attention", 1)))
