@@ -7,6 +7,7 @@
 #include <string>
 
 #include "attend/attention.h"
+#include "attend/error.h"
 #include "attend/pages.h"
 #include "attend/threads.h"
 #include "attend/version.h"
