@@ -22,7 +22,7 @@ done
 
 # What each system lacks, as folders of src/ and as sources; and what is taken of these folders all the same.
 declare -A left_out=([macos]='io/file core/workers_tbb'
-  [windows]='core/tensor_memory core/workers_tbb ring/threads io models recording class pages picture html explain look session analysis tokenizer')
+  [windows]='core/tensor_memory core/workers_tbb ring/conveyor io models recording class pages picture html explain look session analysis tokenizer')
 declare -A taken=([macos]='' [windows]='io/format io/words picture/text explain/explain explain/maps explain/options_json explain/presets')
 never='ring/mpi io/file_in_memory models/find_model_in_memory kernels/targets' # MPI; the page's own; compiled by themselves below
 
