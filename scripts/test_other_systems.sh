@@ -50,8 +50,8 @@ unite() { # SYSTEM FOLDER
   done < <(sources_of "$1" | awk -F/ -v OFS=/ '{ file = $NF; NF--; print $0 "\t" file }' | sort | tr '\t' /)
 }
 compile() { # OBJECT TARGET SOURCE OPTION...
-  # FLT_MAX goes where macOS's math.h is the first to include float.h: Zig's order of headers.
-  "$zig" c++ -target "$2" -std=c++20 -O0 -g0 -fno-sanitize=undefined -w -c -include float.h -Iinclude -Isrc -isystem $made/headers \
+  # Zig's headers for macOS define what float.h has or what math.h has, whichever comes first: NAN and INFINITY, and these two by hand.
+  "$zig" c++ -target "$2" -std=c++20 -O0 -g0 -fno-sanitize=undefined -w -c -include math.h -DFLT_MAX=__FLT_MAX__ -DFLT_MIN=__FLT_MIN__ -Iinclude -Isrc -isystem $made/headers \
     -isystem $made/headers/freetype2 -DFMT_HEADER_ONLY "${@:4}" "$3" -o "$1" >"$1.log" 2>&1 && return
   grep -E 'error:' "$1.log" || cat "$1.log"
   echo "$2: can't compile $3"
