@@ -130,6 +130,7 @@ make_wheel() { # PYTHON
   content=("$out"/wheel/attend_cpu-*/)
   cp "$tree/_core$suffix" "${content[0]}attend"
   [ "$made" = attend_python ] || cp "$tree/python/_core.pyi" build/portable/_core.pyi
+  [ -f build/portable/_core.pyi ] || { echo "portable.sh: no stub yet: build $(uname -m)-gnu with Python 3.11 or later first" >&2 && return 1; }
   cp build/portable/_core.pyi "${content[0]}attend"
   mkdir "${content[0]}attend/bin" && cp "$out/attend" "${content[0]}attend/bin"
   cp "$out"/licences/* build/portable/nanobind.txt "$(echo "${content[0]}"attend_cpu-*.dist-info)/licenses"
