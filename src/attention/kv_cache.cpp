@@ -1,7 +1,9 @@
 #include "attend/kv_cache.h"
 
 #include <algorithm>
+#include <cstring>
 #include <mutex>
+#include <span>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -41,22 +43,29 @@ struct KvCache::State {
   std::int64_t length = 0;
   std::vector<std::shared_ptr<Block>> blocks;
   std::vector<const void*> k_data, v_data;  // of each block
-  std::vector<const float*> k_scales, v_scales;
+  std::vector<const float*> k_scales, v_scales;  // i8
 
-  // The first so many positions of another one.
-  State(const State& from, std::int64_t keep) : length(keep) {
-    const auto count = static_cast<std::ptrdiff_t>(divide_up(keep, block_keys));
-    blocks.assign(from.blocks.begin(), from.blocks.begin() + count);
-    point();
-  }
   State() = default;
+  // The first so many positions of another one.
+  State(const State& from, std::int64_t keep) : State(keep, {from.blocks.data(), blocks_of(keep)}, 0) { point(); }
+  // These blocks, and room for so many more, which point() is to follow.
+  State(std::int64_t length, std::span<const std::shared_ptr<Block>> from, std::size_t more) : length(length) {
+    blocks.reserve(from.size() + more);
+    blocks.assign(from.begin(), from.end());
+  }
+
+  static std::size_t blocks_of(std::int64_t length) { return static_cast<std::size_t>(divide_up(length, block_keys)); }
 
   void point() {
-    k_data.clear(), v_data.clear(), k_scales.clear(), v_scales.clear();
-    for (const auto& block : blocks) {
-      k_data.push_back(block->k.raw()), v_data.push_back(block->v.raw());
-      k_scales.push_back(block->k_scales.data<float>()), v_scales.push_back(block->v_scales.data<float>());
-    }
+    const auto data_of = [&](auto& list, auto data) {
+      list.resize(blocks.size());
+      std::ranges::transform(blocks, list.begin(), data);
+    };
+    data_of(k_data, [](const auto& block) { return block->k.raw(); });
+    data_of(v_data, [](const auto& block) { return block->v.raw(); });
+    if (blocks.empty() || blocks.front()->k_scales.count() == 0) return;
+    data_of(k_scales, [](const auto& block) { return block->k_scales.template data<float>(); });
+    data_of(v_scales, [](const auto& block) { return block->v_scales.template data<float>(); });
   }
 };
 
@@ -132,7 +141,7 @@ bool is_held_once(const std::shared_ptr<Block>& block) {
 
 }  // namespace
 
-static_assert(256 % kernels::tile_keys == 0, "a tile of keys lies within one block");
+static_assert(CachedRows::block_keys % kernels::tile_keys == 0, "a tile of keys lies within one block");
 
 KvCache::KvCache(std::int64_t batch, std::int64_t heads, std::int64_t d_k, std::int64_t d_v, DType dtype)
     : B_(batch), Hkv_(heads), D_(d_k), Dv_(d_v), dtype_(dtype) {
@@ -212,12 +221,13 @@ std::shared_ptr<KvCache::Block> KvCache::new_block() const {
 
 // Of another block's positions, as many as `kept`.
 void KvCache::Block::copy(const Block& from, std::int64_t kept) {
-  constexpr std::int64_t rows_at_once = 128;  // of new memory, which the system gives page by page: by several threads
   for (Tensor Block::*rows : {&Block::k, &Block::v, &Block::k_scales, &Block::v_scales}) {
-    if ((this->*rows).count() == 0) continue;
-    parallel_for(kept, rows_at_once, [&](std::int64_t begin, std::int64_t end) {
-      (this->*rows).view().slice(2, begin, end).copy_from((from.*rows).view().slice(2, begin, end));
-    });
+    const Tensor& source = from.*rows;
+    const std::int64_t bytes = block_keys * (source.rank() == 4 ? source.size(3) : 1) * size_of(source.dtype());
+    for (std::int64_t at = 0; at < source.count() * size_of(source.dtype()); at += bytes) {  // a head each
+      std::memcpy(static_cast<std::byte*>((this->*rows).raw()) + at, static_cast<const std::byte*>(source.raw()) + at,
+                  static_cast<std::size_t>(bytes / block_keys * kept));
+    }
   }
 }
 
@@ -254,8 +264,8 @@ void KvCache::append(const View& k, const View& v) {
   if (four_k.size(2) > block_keys) Tensor::uninitialized({B_, Hkv_, four_k.size(2), D_ + Dv_}, dtype_);
   // Every block that is written to, made before anything changes.
   const std::int64_t begin = now->length, end = begin + four_k.size(2), first = begin / block_keys;
-  auto next = std::make_shared<State>(*now, first * block_keys);
-  next->length = end;
+  auto next = std::make_shared<State>(end, std::span(now->blocks).first(static_cast<std::size_t>(first)),
+                                      State::blocks_of(end) - static_cast<std::size_t>(first));
   for (std::int64_t n = first; n < divide_up(end, block_keys); ++n) {
     const std::int64_t kept = begin - n * block_keys;
     if (kept <= 0) {

@@ -330,31 +330,29 @@ void MutableView::copy_from(const View& source) const {
   if (is_contiguous()) return copy_elements(source, dtype_, raw());
   auto* to = static_cast<std::byte*>(raw());
   const std::int64_t bytes = size_of(dtype_);
-  // body(element, its number in row-major order)
-  const auto for_each_element = [&](auto body) {
-    std::int64_t number = 0;
+  // From row-major memory of that dtype.
+  const auto copy = [&](const void* packed, DType dtype) {
+    const auto* from = static_cast<const std::byte*>(packed);
+    const std::int64_t step = size_of(dtype);
     for_each_run(shape_, strides_, [&](std::int64_t offset, std::int64_t stride, std::int64_t count) {
       std::byte* element = to + offset * bytes;
-      for (std::int64_t i = 0; i < count; ++i, element += stride * bytes) body(element, number++);
+      if (dtype == dtype_ && (stride == 1 || count == 1)) {
+        std::memcpy(element, from, static_cast<std::size_t>(count * bytes));
+        from += count * bytes;
+        return;
+      }
+      for (std::int64_t i = 0; i < count; ++i, element += stride * bytes, from += step) {
+        if (dtype == dtype_)
+          std::memcpy(element, from, static_cast<std::size_t>(bytes));
+        else
+          store_element(dtype_, element, load_element(dtype, from));
+      }
     });
   };
   // Without memory for a copy in between where none is needed.
-  if (source.is_contiguous() && is_floating(source.dtype()) && is_floating(dtype_)) {
-    const auto* from = static_cast<const std::byte*>(source.raw());
-    const DType dtype = source.dtype();
-    return for_each_element([&](std::byte* element, std::int64_t number) {
-      const std::byte* place = from + number * size_of(dtype);
-      if (dtype == dtype_)
-        std::memcpy(element, place, static_cast<std::size_t>(bytes));
-      else
-        store_element(dtype_, element, load_element(dtype, place));
-    });
-  }
-  const Tensor packed = source.to(dtype_);
-  const auto* from = static_cast<const std::byte*>(packed.raw());
-  for_each_element([&](std::byte* element, std::int64_t number) {
-    std::memcpy(element, from + number * bytes, static_cast<std::size_t>(bytes));
-  });
+  if (source.is_contiguous() && is_floating(source.dtype()) && is_floating(dtype_))
+    return copy(source.raw(), source.dtype());
+  copy(source.to(dtype_).raw(), dtype_);
 }
 
 Tensor Tensor::uninitialized(const Dims& shape, DType dtype) {

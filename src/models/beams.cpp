@@ -84,22 +84,29 @@ class BeamSearch {
     return true;
   }
 
+  // The best of all beams' tokens: among the best of each.
   std::vector<Candidate> best_candidates(const Tensor& scores) const {
+    std::vector<std::vector<Candidate>> each(running_.size());
+    for_each_row(scores, [&](std::size_t beam, std::span<const float> row) { each[beam] = best_of(beam, row); });
+    std::vector<Candidate> best;
+    for (const std::vector<Candidate>& some : each) best.insert(best.end(), some.begin(), some.end());
+    std::ranges::sort(best, is_before);
+    best.resize(std::min(best.size(), kept_));
+    return best;
+  }
+
+  std::vector<Candidate> best_of(std::size_t beam, std::span<const float> row) const {
     std::vector<Candidate> best;  // a heap whose front is the last of them
     float least = -std::numeric_limits<float>::infinity();
-    const auto vocabulary = static_cast<std::size_t>(scores.size(1));
-    for (std::size_t beam = 0; beam < running_.size(); ++beam) {
-      const float *row = scores.data<float>() + beam * vocabulary, own = running_[beam].score;
-      for (std::size_t token = 0; token < vocabulary; ++token) {
-        const float score = row[token] + own;
-        if (score <= least) continue;
-        if (best.size() == kept_) std::pop_heap(best.begin(), best.end(), is_before), best.pop_back();
-        best.push_back({score, beam, static_cast<std::int64_t>(token)});
-        std::push_heap(best.begin(), best.end(), is_before);
-        if (best.size() == kept_) least = best.front().score;
-      }
+    const float own = running_[beam].score;
+    for (std::size_t token = 0; token < row.size(); ++token) {
+      const float score = row[token] + own;
+      if (score <= least) continue;
+      if (best.size() == kept_) std::pop_heap(best.begin(), best.end(), is_before), best.pop_back();
+      best.push_back({score, beam, static_cast<std::int64_t>(token)});
+      std::push_heap(best.begin(), best.end(), is_before);
+      if (best.size() == kept_) least = best.front().score;
     }
-    std::sort_heap(best.begin(), best.end(), is_before);
     return best;
   }
 

@@ -34,7 +34,7 @@ struct Batch {
 
 // Some from nothing, some from a common prefix; lengths around those of blocks and of ranges.
 Batch random_batch(Dice& dice, const Sizes& s, DType dtype, Generator& generator) {
-  constexpr std::int64_t lengths[] = {0, 1, 63, 200, 256, 300, 511, 513, 800, 1100};
+  constexpr std::int64_t lengths[] = {0, 1, 63, 64, 200, 256, 300, 511, 513, 1100};
   const auto length = [&] { return lengths[dice.below(std::ssize(lengths))]; };
   Batch batch;
   const KvCache empty(1, s.Hkv, s.D, s.Dv, dtype);

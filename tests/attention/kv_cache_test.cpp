@@ -37,7 +37,7 @@ KvCache filled(const Sequence& s, const std::vector<std::int64_t>& cuts) {
 TEST(KvCache, GivesTheBitsOfAttentionOverOneTensor) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     const Sequence s = sequence(2, 2, 777, 24, 40, dtype);
-    const KvCache cache = filled(s, {1, 255, 256, 300, 300, 777});
+    const KvCache cache = filled(s, {1, 63, 64, 191, 193, 193, 777});
     EXPECT_EQ(cache.length(), 777);
     expect_same(cache.keys(), s.k);
     expect_same(cache.values(), s.v);
@@ -74,6 +74,18 @@ TEST(KvCache, TruncateAndForkSeeTheirOwnPositionsAlone) {
   EXPECT_EQ(again.length(), 0);
   again.append(other.keys(0, 1), other.values(0, 1));
   expect_same(again.keys(), other.keys(0, 1));
+}
+
+// A fork of rounded rows has their scales too.
+TEST(KvCache, AForkOfI8GoesOnAsTheCacheDoes) {
+  const Sequence s = sequence(1, 2, 100, 8, 8, DType::f32);
+  KvCache cache(1, 2, 8, 8, DType::i8);
+  cache.append(s.keys(0, 90), s.values(0, 90));
+  KvCache fork = cache.fork(80);
+  fork.append(s.keys(80, 100), s.values(80, 100));
+  cache.append(s.keys(90, 100), s.values(90, 100));
+  expect_same(fork.keys(), cache.keys());
+  expect_same(fork.values(), cache.values());
 }
 
 TEST(KvCache, ACopyIsAForkAndWhatWasMovedFromIsEmpty) {

@@ -249,6 +249,20 @@ TEST(MutableView, CopiesIntoAnyStrides) {
       ErrorCode::bad_shape, [&] { target.view().copy_from(t); }, "[2,3]", "[3,2]");
 }
 
+// Into rows that lie apart: from memory in one piece, from rows that lie apart too, and from another dtype.
+TEST(Tensor, CopiesIntoAPartOfAnother) {
+  const Tensor numbers = Generator(3).randn({2, 3, 5, 4}), doubles = numbers.view().to(DType::f64);
+  const Tensor piece = numbers.view().slice(2, 1, 4).to(DType::f32);
+  for (const View& source : {View(piece), numbers.view().slice(2, 1, 4), doubles.view().slice(2, 1, 4)}) {
+    Tensor target({2, 3, 5, 4});
+    target.view().slice(2, 2, 5).copy_from(source);
+    for (std::int64_t n = 0; n < target.count(); ++n) {
+      const std::int64_t row = n / 4 % 5, above = n - 4;  // one row further down than in numbers
+      EXPECT_EQ(target.data<float>()[n], row < 2 ? 0 : numbers.data<float>()[above]) << n;
+    }
+  }
+}
+
 // Every 16-bit pattern widens to the value that its fields mean, and narrows back to itself.
 TEST(HalfPrecision, EveryPatternRoundTrips) {
   for (int i = 0; i < 65536; ++i) {
