@@ -42,7 +42,7 @@ struct KvCache::Block {
 struct KvCache::State {
   std::int64_t length = 0;
   std::vector<std::shared_ptr<Block>> blocks;
-  std::vector<const void*> k_data, v_data;  // of each block
+  std::vector<const void*> k_data, v_data;       // of each block
   std::vector<const float*> k_scales, v_scales;  // i8
 
   State() = default;
