@@ -16,7 +16,7 @@
 
 namespace attend::inline v1 {
 
-// Keys [B,Hkv,T,D] and values [B,Hkv,T,Dv] with growing T, in blocks of 64 positions. Appending never moves data, and
+// Keys [B,Hkv,T,D] and values [B,Hkv,T,Dv] with growing T, in blocks of 256 positions. Appending never moves data, and
 // forks share full blocks.
 //
 // dtype i8 stores each head's row as integers from -127 to 127 and an f32 scale, its largest magnitude / 127. That is
@@ -64,7 +64,7 @@ class ATTEND_API KvCache {
   struct Impl;
   class Change;
 
-  static constexpr std::int64_t block_keys = 64;
+  static constexpr std::int64_t block_keys = 256;
 
   Impl& impl();
   std::shared_ptr<const State> state() const;

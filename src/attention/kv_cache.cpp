@@ -59,7 +59,7 @@ struct KvCache::State {
   void point() {
     const auto data_of = [&](auto& list, auto data) {
       list.resize(blocks.size());
-      std::ranges::transform(blocks, list.begin(), data);
+      std::transform(blocks.begin(), blocks.end(), list.begin(), data);
     };
     data_of(k_data, [](const auto& block) { return block->k.raw(); });
     data_of(v_data, [](const auto& block) { return block->v.raw(); });
@@ -219,15 +219,21 @@ std::shared_ptr<KvCache::Block> KvCache::new_block() const {
                                        Tensor::uninitialized(rows, DType::f32)});
 }
 
-// Of another block's positions, as many as `kept`.
+// Of another block's positions, as many as `kept`: each head's lie in one piece. Of much new memory, which the system
+// gives page by page, several threads take a part.
 void KvCache::Block::copy(const Block& from, std::int64_t kept) {
+  constexpr std::int64_t bytes_at_once = 1 << 17;
   for (Tensor Block::*rows : {&Block::k, &Block::v, &Block::k_scales, &Block::v_scales}) {
     const Tensor& source = from.*rows;
-    const std::int64_t bytes = block_keys * (source.rank() == 4 ? source.size(3) : 1) * size_of(source.dtype());
-    for (std::int64_t at = 0; at < source.count() * size_of(source.dtype()); at += bytes) {  // a head each
-      std::memcpy(static_cast<std::byte*>((this->*rows).raw()) + at, static_cast<const std::byte*>(source.raw()) + at,
-                  static_cast<std::size_t>(bytes / block_keys * kept));
-    }
+    if (source.count() == 0) continue;
+    const std::int64_t heads = source.size(0) * source.size(1);
+    const std::int64_t bytes = source.count() / heads * size_of(source.dtype()), some = bytes / block_keys * kept;
+    const auto* read = static_cast<const std::byte*>(source.raw());
+    auto* write = static_cast<std::byte*>((this->*rows).raw());
+    parallel_for(heads, bytes_at_once / some + 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t at = begin * bytes; at < end * bytes; at += bytes)
+        std::memcpy(write + at, read + at, static_cast<std::size_t>(some));
+    });
   }
 }
 

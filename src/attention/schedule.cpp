@@ -31,10 +31,11 @@ double all_flops(const Problem& p) {
          static_cast<double>(p.D + p.Dv);
 }
 
-// Whether there is more to do than before another thread has woken up. Few rows that read keys take four to six times
-// as long for a multiplication as tiles do.
+// Whether there is more to do than before another thread has begun. Few rows that read keys take four to six times as
+// long for a multiplication as tiles do.
 bool is_large(const Problem& p, Path path) {
-  return all_flops(p) >= (path == Path::decode ? parallel_flops / 5 : parallel_flops);
+  const bool less_is_enough = path == Path::decode && threads_are_warm();
+  return all_flops(p) >= (less_is_enough ? parallel_flops / 5 : parallel_flops);
 }
 
 // The sequences of this schedule's path. Without query_starts they are all alike: an empty list stands for all of them.

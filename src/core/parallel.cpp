@@ -20,6 +20,7 @@ std::atomic<int> thread_limit{INT_MAX};
 struct CallState {
   InterruptCheck* check = nullptr;  // the innermost
   int limit = INT_MAX;              // of threads
+  bool warm = false;                // WarmThreads
 };
 thread_local CallState here;
 
@@ -66,6 +67,16 @@ ThreadLimit::ThreadLimit(int threads) : outer_(std::exchange(here.limit, threads
 
 ThreadLimit::~ThreadLimit() {
   here.limit = outer_;
+}
+
+WarmThreads::WarmThreads() : outer_(std::exchange(here.warm, true)) {}
+
+WarmThreads::~WarmThreads() {
+  here.warm = outer_;
+}
+
+bool threads_are_warm() {
+  return here.warm;
 }
 
 InterruptCheck::InterruptCheck(std::function<bool()> interrupted)

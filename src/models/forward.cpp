@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/message.h"
+#include "core/parallel.h"
 #include "core/tensor_memory.h"
 #include "layers/rows.h"
 #include "models/edits.h"
@@ -290,6 +291,7 @@ Tensor ModelAccess::forward(const Model& model, std::span<const std::int64_t> id
                             models::Watcher* watcher) {
   const Model::Parts& parts = *model.parts_;
   const MemoryReuse reuse;  // one layer's tensors are as large as the next one's
+  const WarmThreads warm;
   return std::visit(
       [&](const auto& family) {
         if constexpr (requires { family.encoder(); })

@@ -6,6 +6,7 @@
 #include "attend/kv_cache.h"
 #include "attention/schedule.h"
 #include "core/message.h"
+#include "core/parallel.h"
 #include "tests/attention/call.h"
 #include "tests/expect.h"
 #include "tests/threads_at_most.h"
@@ -34,7 +35,7 @@ struct Batch {
 
 // Some from nothing, some from a common prefix; lengths around those of blocks and of ranges.
 Batch random_batch(Dice& dice, const Sizes& s, DType dtype, Generator& generator) {
-  constexpr std::int64_t lengths[] = {0, 1, 63, 64, 200, 256, 300, 511, 513, 1100};
+  constexpr std::int64_t lengths[] = {0, 1, 63, 200, 256, 300, 511, 513, 800, 1100};
   const auto length = [&] { return lengths[dice.below(std::ssize(lengths))]; };
   Batch batch;
   const KvCache empty(1, s.Hkv, s.D, s.Dv, dtype);
@@ -156,6 +157,20 @@ TEST(Caches, WhatForksShareIsReadOnceForAllOfThem) {
   const Schedule many = schedule_of(std::vector<std::int64_t>(40, 512), std::vector<std::string>(40, "ab"));
   ASSERT_EQ(many.shared.size(), 2u);
   EXPECT_EQ(many.shared[0].sequences.size(), 32u);
+}
+
+// 448,000 operations: less than what is shared out among threads that sleep, and more than what those take that wait.
+TEST(Caches, ThreadsThatWaitForWorkShareLess) {
+  const test::ThreadsAtMost two(2);
+  const auto workers = [] {
+    return schedule_of(std::vector<std::int64_t>(10, 700), std::vector<std::string>(10, "abc")).workers;
+  };
+  EXPECT_EQ(workers(), 1);
+  {
+    const WarmThreads warm;
+    EXPECT_EQ(workers(), num_threads());
+  }
+  EXPECT_EQ(workers(), 1);
 }
 
 TEST(Caches, BadInputIsNamed) {
