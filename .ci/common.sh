@@ -27,21 +27,27 @@ step() {
   printf '\n== %s\n' "$*"
 }
 
-# beforehand NAME COMMAND...: builds what a later step needs beside the steps before it, some of which use one core: after what
-# was to be built before it, and with what processor time they leave. built NAME waits for it, and fails where it did.
+# beside NAME COMMAND...: beside the steps that follow. built NAME waits for it, and fails where it did.
 declare -A building
-beforehand() {
-  local after=${last_build:-}
-  set -m # the compilers end with this script
-  (
-    renice -n 19 $BASHPID
-    [ -z "$after" ] || tail --pid="$after" -f /dev/null
-    "${@:2}"
-  ) >"$log/$1.build" 2>&1 &
-  building[$1]=$! last_build=$!
+beside() {
+  set -m # what it has started ends with this script
+  "${@:2}" >"$log/$1.build" 2>&1 &
+  building[$1]=$!
   set +m
 }
 built() { wait "${building[$1]}" || { cat "$log/$1.build" && exit 1; }; }
+
+# beforehand NAME COMMAND...: builds what a later step needs beside the steps before it, some of which use one core: after what
+# was to be built before it, and with what processor time they leave.
+beforehand() {
+  beside "$1" build_after "${last_build:-}" "${@:2}"
+  last_build=${building[$1]}
+}
+build_after() {
+  renice -n 19 $BASHPID
+  [ -z "$1" ] || tail --pid="$1" -f /dev/null
+  "${@:2}"
+}
 
 # in_halves NAME COMMAND...: a program of gtest's in two halves side by side. One that hangs ends after an hour.
 in_halves() {
