@@ -23,7 +23,7 @@ declare -A sources
 for side in old new; do
   sources[$side]=$(sources_of "${commit[$side]}" "$work/$side-sources")
   # Types are in the debugging information; -O0 leaves the functions alone out of it that nobody calls.
-  cmake -S "${sources[$side]}" -B "$work/$side" -G Ninja -DCMAKE_BUILD_TYPE= -DCMAKE_CXX_FLAGS="-g -O0" >"$work/$side.log"
+  cmake -S "${sources[$side]}" -B "$work/$side" -G Ninja -DATTEND_UNITY_BUILD=ON -DCMAKE_BUILD_TYPE= -DCMAKE_CXX_FLAGS="-g -O0" >"$work/$side.log"
   cmake --build "$work/$side" --target attend >>"$work/$side.log"
 done
 
