@@ -1,4 +1,4 @@
-// What the analyses of attend.Model share, and the list of them.
+// What the analyses of attend.Model share.
 #include "analysis.h"
 
 #include <nanobind/stl/pair.h>
@@ -8,10 +8,19 @@
 
 namespace attend::python {
 
-// Of each analysis, in its file: what of Model finds it, and how the result is looked at.
-using BindAnalysis = void(nb::module_& module, nb::class_<Loaded>& model);
-BindAnalysis bind_attribute, bind_lens, bind_ablate, bind_patch, bind_saliency, bind_passages, bind_composition,
-    bind_score, bind_circuits, bind_variants;
+namespace {
+
+const AnalysisBinding* last_binding = nullptr;
+
+}  // namespace
+
+AnalysisBinding::AnalysisBinding(Bind& bind) noexcept : bind_(bind), next_(last_binding) {
+  last_binding = this;
+}
+
+void AnalysisBinding::bind_all(nb::module_& module, nb::class_<Loaded>& model) {
+  for (const AnalysisBinding* each = last_binding; each; each = each->next_) each->bind_(module, model);
+}
 
 Analysed analysed(const Loaded& self, std::vector<std::int64_t> ids, std::vector<std::int64_t> decoder_ids) {
   Analysed of;
@@ -143,9 +152,7 @@ void bind_analysis(nb::module_& m, nb::class_<Loaded>& model) {
   nb::class_<Analysed>(m, "_Analysed")
       .def("__getstate__", &state_of)
       .def("__setstate__", [](Analysed& self, const nb::tuple& state) { new (&self) Analysed(analysed_from(state)); });
-  for (BindAnalysis* const bind : {bind_attribute, bind_lens, bind_ablate, bind_patch, bind_saliency, bind_passages,
-                                   bind_composition, bind_score, bind_circuits, bind_variants})
-    bind(m, model);
+  AnalysisBinding::bind_all(m, model);
 }
 
 }  // namespace attend::python

@@ -20,6 +20,20 @@
 
 namespace attend::python {
 
+// Of each analysis, in its file: what of Model finds it, and how the result is looked at. bind_analysis() calls all of
+// them.
+class AnalysisBinding {
+ public:
+  using Bind = void(nb::module_& module, nb::class_<Loaded>& model);
+  explicit AnalysisBinding(Bind& bind) noexcept;
+
+  static void bind_all(nb::module_& module, nb::class_<Loaded>& model);
+
+ private:
+  Bind& bind_;
+  const AnalysisBinding* next_;
+};
+
 struct Analysed {
   std::string model, path;
   std::vector<std::int64_t> ids, corrupt, positions, encoder_ids;

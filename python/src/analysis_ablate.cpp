@@ -153,8 +153,6 @@ nb::tuple average_ablations(const nb::list& found) {
   return average_found<AblationLook>("Ablation", found, ablation_found);
 }
 
-}  // namespace
-
 void bind_ablate(nb::module_& m, nb::class_<Loaded>& model) {
   bind_look<AblationLook, Text>(m, "Ablation", nb::arg("change").none());
   m.def("_average_ablations", &average_ablations);
@@ -190,5 +188,9 @@ void bind_ablate(nb::module_& m, nb::class_<Loaded>& model) {
                     "Ids | Sequence[Ids] | None = None) -> attend.Ablation | attend.Results[attend.Ablation]"),
             ablate_doc);
 }
+
+const AnalysisBinding ablate_binding(bind_ablate);
+
+}  // namespace
 
 }  // namespace attend::python

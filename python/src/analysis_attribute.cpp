@@ -279,8 +279,6 @@ are their token_type_ids. position is then for a head that reads each row.
 A list of texts, or of lists of ids, gives attend.Results, a list of Attribution, computed several texts at a time. The other
 arguments apply to all texts, or are lists with one entry for each. Raises ValueError for encoders, except with of="label".)";
 
-}  // namespace
-
 void bind_attribute(nb::module_& m, nb::class_<Loaded>& model) {
   bind_attribution(m);
   m.def("_average_attributions", &average_attributions, nb::arg("found"), nb::arg("spans").none());
@@ -308,5 +306,9 @@ void bind_attribute(nb::module_& m, nb::class_<Loaded>& model) {
                     "Sequence[Ids] | None = None) -> Attribution | attend.Results[Attribution]"),
             attribute_doc);
 }
+
+const AnalysisBinding attribute_binding(bind_attribute);
+
+}  // namespace
 
 }  // namespace attend::python

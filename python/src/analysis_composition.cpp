@@ -21,11 +21,13 @@ where the other head is not in an earlier layer. k is |W_QK W_OV'| / (|W_QK| |W_
 head. q has W_QK transposed, and v has W_OV in the place of W_QK. Weights of norms are folded in; rotary positions and biases are
 left out. encoder: take an encoder-decoder's encoder instead of its decoder.)";
 
-}  // namespace
-
 void bind_composition(nb::module_&, nb::class_<Loaded>& model) {
   model.def("composition", &composition_, nb::arg("encoder") = false,
             nb::sig("def composition(self, encoder: bool = False) -> attend.Composition"), composition_doc);
 }
+
+const AnalysisBinding composition_binding(bind_composition);
+
+}  // namespace
 
 }  // namespace attend::python

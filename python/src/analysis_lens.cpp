@@ -69,8 +69,6 @@ struct LensLook {
   std::string json() const { return to_json(x, positions); }
 };
 
-}  // namespace
-
 void bind_lens(nb::module_& m, nb::class_<Loaded>& model) {
   bind_look<LensLook, std::int64_t>(m, "Lens", nb::arg("most"));
   model.def("lens", &lens_, nb::arg("ids"), nb::arg("positions") = nb::none(), nb::arg("top") = 5,
@@ -88,5 +86,9 @@ void bind_lens(nb::module_& m, nb::class_<Loaded>& model) {
                     "attend.Results[attend.Lens]"),
             lens_doc);
 }
+
+const AnalysisBinding lens_binding(bind_lens);
+
+}  // namespace
 
 }  // namespace attend::python

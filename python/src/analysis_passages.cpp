@@ -146,8 +146,6 @@ struct PassagesLook {
   std::string json() const { return to_json(x); }
 };
 
-}  // namespace
-
 void bind_passages(nb::module_& m, nb::class_<Loaded>& model) {
   bind_look<PassagesLook>(m, "Passages");
   model.def(
@@ -180,5 +178,9 @@ void bind_passages(nb::module_& m, nb::class_<Loaded>& model) {
               " None = None) -> attend.Passages | attend.Results[attend.Passages]"),
       passages_doc);
 }
+
+const AnalysisBinding passages_binding(bind_passages);
+
+}  // namespace
 
 }  // namespace attend::python

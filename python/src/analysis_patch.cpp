@@ -135,8 +135,6 @@ nb::tuple average_patchings(const nb::list& found) {
   return average_found<PatchingLook>("Patching", found, patching_found);
 }
 
-}  // namespace
-
 void bind_patch(nb::module_& m, nb::class_<Loaded>& model) {
   bind_look<PatchingLook>(m, "Patching");
   m.def("_average_patchings", &average_patchings);
@@ -176,5 +174,9 @@ void bind_patch(nb::module_& m, nb::class_<Loaded>& model) {
           "= False) -> attend.Patching | attend.Results[attend.Patching]"),
       patch_doc);
 }
+
+const AnalysisBinding patch_binding(bind_patch);
+
+}  // namespace
 
 }  // namespace attend::python

@@ -95,8 +95,6 @@ nb::list words_(nb::handle result, bool encoder) {
   return all;
 }
 
-}  // namespace
-
 void bind_saliency(nb::module_& m, nb::class_<Loaded>& model) {
   bind_look<SaliencyLook>(m, "Saliency");
   m.def("_saliency_words", &words_, nb::arg("found"), nb::arg("encoder"));
@@ -127,5 +125,9 @@ void bind_saliency(nb::module_& m, nb::class_<Loaded>& model) {
           "= None) -> attend.Saliency | attend.Results[attend.Saliency]"),
       saliency_doc);
 }
+
+const AnalysisBinding saliency_binding(bind_saliency);
+
+}  // namespace
 
 }  // namespace attend::python

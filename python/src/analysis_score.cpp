@@ -141,8 +141,6 @@ except with both sides against the mean.
 
 Raises ValueError for a key that the query does not see.)";
 
-}  // namespace
-
 void bind_score(nb::module_&, nb::class_<Loaded>& model) {
   model.def(
       "explain_score", &explain_score_, nb::arg("ids"), nb::arg("head"), nb::arg("query"), nb::arg("key"),
@@ -164,5 +162,9 @@ void bind_score(nb::module_&, nb::class_<Loaded>& model) {
           "by_token: list[str | tuple[int, int]] | None = None) -> attend.ValueSplit"),
       value_doc);
 }
+
+const AnalysisBinding score_binding(bind_score);
+
+}  // namespace
 
 }  // namespace attend::python

@@ -153,8 +153,6 @@ word in its place does. progress: called with the share done.
 For encoders and decoders. Raises ValueError for a word that is not in its text, and in a decoder for target and other after the
 query, which does not see them.)";
 
-}  // namespace
-
 void bind_variants(nb::module_& m, nb::class_<Loaded>& model) {
   bind_look<VariantsLook, Text>(m, "Variants", nb::arg("head").none());
   m.def("_variant_baselines", &baselines_, nb::arg("found"));
@@ -166,5 +164,9 @@ void bind_variants(nb::module_& m, nb::class_<Loaded>& model) {
                     "progress: Callable[[float], object] | None = None) -> attend.Variants"),
             vary_doc);
 }
+
+const AnalysisBinding variants_binding(bind_variants);
+
+}  // namespace
 
 }  // namespace attend::python

@@ -262,8 +262,6 @@ there (Goldowsky-Dill et al. 2023). senders have names such as "embedding", "3.2
 "mlp 4" and "output". recovered is (value - corrupt) / (clean - corrupt) of the difference of the logits of token and against, at
 position.)";
 
-}  // namespace
-
 void bind_circuits(nb::module_& m, nb::class_<Loaded>& model) {
   m.def("_circuit_picture", &circuit_picture_, nb::arg("edges"), nb::arg("faithfulness"), nb::arg("group"),
         nb::arg("most"), nb::arg("title").none());
@@ -300,5 +298,9 @@ void bind_circuits(nb::module_& m, nb::class_<Loaded>& model) {
               "attend.PathPatching"),
       path_patch_doc);
 }
+
+const AnalysisBinding circuits_binding(bind_circuits);
+
+}  // namespace
 
 }  // namespace attend::python
