@@ -8,7 +8,7 @@
 # make page-models  the explorer's module alone: build/wasm/attend_models.mjs and .wasm
 # make site      the same, and the page as a folder for any static host: build/site
 # make docs      the documentation as a site, which is read in a browser without a network: build/docs/index.html
-# make bench     measure attend beside its peers (some 20 minutes, on an idle machine): benchmarks/README.md
+# make bench     measure attend beside its peers (some 40 minutes, on an idle machine): benchmarks/README.md
 # make translate learn to translate English to Italian, some minutes, and draw it: examples/translate/README.md
 # make deb       Debian packages of the library, of what programs are built with and of the command: build/deb/*.deb
 # make format    lay the sources out (make format-check: only say what would change)
