@@ -45,10 +45,30 @@ std::optional<std::int64_t> offset_of(std::span<const std::int64_t> index, const
   return offset;
 }
 
+struct Axes {
+  Dims shape, strides;
+};
+
+// The same elements in the same order by fewer axes: one that goes on where the axis after it ends is one with that.
+Axes merge_axes(const Dims& shape, const Dims& strides) {
+  Axes all;
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (shape[i] == 1) continue;
+    const int last = all.shape.rank() - 1;
+    if (last >= 0 && all.strides[last] == strides[i] * shape[i]) {
+      all.shape[last] *= shape[i], all.strides[last] = strides[i];
+    } else {
+      all.shape.push_back(shape[i]), all.strides.push_back(strides[i]);
+    }
+  }
+  return all;
+}
+
 // Calls body(offset of the first element, stride, count) for each run along the last axis, in row-major order.
 template <class Body>
-void for_each_run(const Dims& shape, const Dims& strides, Body body) {
-  if (element_count(shape) == 0) return;
+void for_each_run(const Dims& all, const Dims& all_strides, Body body) {
+  if (element_count(all) == 0) return;
+  const auto [shape, strides] = merge_axes(all, all_strides);
   const int rank = shape.rank();
   if (rank == 0) return body(std::int64_t{0}, std::int64_t{1}, std::int64_t{1});
   Dims index(shape);

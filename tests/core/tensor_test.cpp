@@ -117,6 +117,35 @@ TEST(View, TransposePermuteSliceSelect) {
   test::expect_same(t.view().transpose(0, 2).clone(), t.view().permute({2, 1, 0}));
 }
 
+// Axes that follow each other without a gap are read as one.
+TEST(View, CopiesReadAnyStrides) {
+  const Tensor t = Generator(3).randn({4, 1, 6, 2, 5});
+  const View x = t;
+  const View all[] = {x,
+                      x.slice(2, 1, 5),
+                      x.slice(4, 0, 5, 2),
+                      x.slice(0, 1, 4).slice(3, 1, 2),
+                      x.permute({0, 2, 1, 3, 4}),
+                      x.permute({3, 4, 1, 0, 2}),
+                      x.broadcast_to({4, 3, 6, 2, 5}),
+                      x.select(0, 1).slice(1, 2, 3).broadcast_to({7, 1, 1, 2, 5}),
+                      x.select(4, 2),
+                      x.select(0, 3).select(0, 0).select(0, 1).select(0, 0)};
+  for (const View& view : all) {
+    const Tensor same = view.clone(), wide = view.to(DType::f64);
+    ASSERT_EQ(same.shape(), view.shape());
+    for (std::int64_t n = 0; n < view.count(); ++n) {
+      View one = view;
+      for (std::int64_t left = view.count(), rest = n; one.rank() > 0; rest %= left) {
+        left /= one.size(0);
+        one = one.select(0, rest / left);
+      }
+      ASSERT_EQ(same.data<float>()[n], static_cast<float>(one.item())) << view.shape().str() << " " << n;
+      ASSERT_EQ(wide.data<double>()[n], one.item()) << view.shape().str() << " " << n;
+    }
+  }
+}
+
 TEST(View, BadAxesAndRanges) {
   const Tensor t = counting({2, 3});
   expect_error(
