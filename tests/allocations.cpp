@@ -1,6 +1,9 @@
 #include "tests/allocations.h"
 
+#include <malloc.h>
+
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
 #include <new>
 
@@ -77,6 +80,9 @@ void operator delete[](void* memory, std::size_t) noexcept {
 extern "C" void* aligned_alloc(std::size_t alignment, std::size_t bytes) {
   if (count_one()) return nullptr;
   if (counting) bytes_of_tensors += static_cast<std::int64_t>(bytes);
-  void* memory = nullptr;
-  return posix_memalign(&memory, alignment, bytes) == 0 ? memory : nullptr;
+  return memalign(alignment, bytes);
+}
+extern "C" int posix_memalign(void** memory, std::size_t alignment, std::size_t bytes) {
+  *memory = aligned_alloc(alignment, bytes);
+  return *memory ? 0 : ENOMEM;
 }

@@ -1,4 +1,5 @@
-// Memory as the tests see it: tests/allocations.cpp stands in for operator new and aligned_alloc in the test program.
+// Memory as the tests see it: tests/allocations.cpp stands in for operator new, aligned_alloc and posix_memalign in the
+// test program.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@ class CountAllocations {
   CountAllocations(const CountAllocations&) = delete;
   CountAllocations& operator=(const CountAllocations&) = delete;
   std::int64_t count() const;         // of both kinds
-  std::int64_t tensor_bytes() const;  // by aligned_alloc
+  std::int64_t tensor_bytes() const;  // by the other two
   std::int64_t list_bytes() const;    // by operator new
   bool failed() const;
 };
