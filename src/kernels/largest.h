@@ -41,20 +41,29 @@ class Largest {
     }
   }
 
-  // Row i of a tile: weights(v) are those of the vector v, of which [begin, end) were computed and the keys `seen` are
-  // visible; the tile's first key.
-  template <class Weights>
-  inline __attribute__((always_inline)) void look(std::int64_t i, Weights weights, std::int64_t begin, std::int64_t end,
-                                                  std::uint64_t seen, std::int32_t first_key) {
-    F most = weights(begin);
-    for (std::int64_t v = begin + 1; v < end; ++v) most = Simd::max(weights(v), most);
-    const float bound = weights_[i * row_ + top_ - 1];
-    if (!Simd::any(Simd::greater(most, Simd::set1(bound)))) return;
-    float row[weight_keys];
-    for (std::int64_t v = 0; v < key_vectors; ++v)
-      Simd::store(row + v * lanes, v >= begin && v < end ? weights(v) : Simd::zero());
-    take(i, row, bound < 0 ? least_of_eight(most) : bound, seen, first_key);
+  // Rows at once: what one inserts waits for what it inserted before, and the others fill that time.
+  static constexpr int together = 4;
+  static_assert(height % together == 0, "rows of one strip");
+
+  // What a tile has of some rows of a strip: the vectors [begin, end) of their weights were computed.
+  struct Rows {
+    std::int64_t first;
+    int count;  // at most `together`
+    std::int64_t begin, end;
+    std::int32_t first_key;
+    std::uint64_t seen[together];                              // the keys that they see
+    alignas(64) float weights[together][weight_keys + lanes];  // after a row's last key comes `nothing`
+  };
+
+  void look(const Rows& rows) {
+    std::uint64_t larger[together] = {}, any = 0;
+    for (int r = 0; r < rows.count; ++r) any |= larger[r] = larger_ones(rows, r) & rows.seen[r];
+    if (any == 0) return;
+    if (row_ == lanes) return insert_together(rows, larger);
+    for (int r = 0; r < rows.count; ++r) insert_all(rows.first + r, rows.weights[r], larger[r], rows.first_key);
   }
+
+  static constexpr float nothing = -1;  // no list has less
 
  private:
   // A number that at least eight of the weights reach whose largest in each lane these are. It makes a row's first tile
@@ -68,32 +77,63 @@ class Largest {
     return least > 1e-30f ? least * 0.999999f : -1;
   }
 
-  // The weights of row i that are larger than `bound` into its list.
-  void take(std::int64_t i, const float* p, float bound, std::uint64_t seen, std::int32_t first_key) {
-    float* weights = weights_ + i * row_;
-    auto* keys = reinterpret_cast<float*>(keys_ + i * row_);
+  // Which weights of a row may belong into its list.
+  std::uint64_t larger_ones(const Rows& rows, int r) const {
+    const float* weights = rows.weights[r];
+    F most = Simd::load(weights + rows.begin * lanes);
+    for (std::int64_t v = rows.begin + 1; v < rows.end; ++v) most = Simd::max(Simd::load(weights + v * lanes), most);
+    float bound = weights_[(rows.first + r) * row_ + top_ - 1];
+    if (!Simd::any(Simd::greater(most, Simd::set1(bound)))) return 0;
+    if (bound < 0) bound = least_of_eight(most);
     std::uint64_t larger = 0;
-    for (std::int64_t v = 0; v < key_vectors; ++v) {
-      const Mask above = Simd::greater(Simd::load(p + v * lanes), Simd::set1(bound));
+    for (std::int64_t v = rows.begin; v < rows.end; ++v) {
+      const Mask above = Simd::greater(Simd::load(weights + v * lanes), Simd::set1(bound));
       larger |= static_cast<std::uint64_t>(Simd::bits(above)) << v * lanes;
     }
-    larger &= seen;
-    if (row_ == lanes) {
-      F list = Simd::load(weights), of = Simd::load(keys);
-      for (; larger != 0; larger &= larger - 1) {
-        const int j = __builtin_ctzll(larger);
-        insert(list, of, Simd::set1(infinity), Simd::zero(), p[j], first_key + j);
-      }
-      Simd::store(weights, list), Simd::store(keys, of);
-      return;
+    return larger;
+  }
+
+  // Into lists of one vector each. A row that has no more to insert inserts `nothing`.
+  void insert_together(const Rows& rows, std::uint64_t* larger) {
+    static_assert(weight_keys < 64);
+    constexpr std::uint64_t after_last = std::uint64_t{1} << weight_keys;
+    std::int32_t numbers[weight_keys + 1];
+    for (std::int32_t j = 0; j <= weight_keys; ++j) numbers[j] = rows.first_key + j;
+    F lists[together], keys[together];
+    const auto place = [&](int r) { return (rows.first + (r < rows.count ? r : 0)) * row_; };
+#pragma GCC unroll 4
+    for (int r = 0; r < together; ++r) {
+      lists[r] = Simd::load(weights_ + place(r)), keys[r] = Simd::load(reinterpret_cast<float*>(keys_) + place(r));
     }
+    const F before = Simd::set1(infinity), key_before = Simd::zero();
+    for (std::uint64_t left = after_last; left != 0;) {
+      left = 0;
+#pragma GCC unroll 4
+      for (int r = 0; r < together; ++r) {
+        const int j = __builtin_ctzll(larger[r] | after_last);
+        insert(lists[r], keys[r], before, key_before, rows.weights[r][j], numbers[j]);
+        larger[r] &= larger[r] - 1;
+        left |= larger[r];
+      }
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < together; ++r) {
+      if (r >= rows.count) break;
+      Simd::store(weights_ + place(r), lists[r]), Simd::store(reinterpret_cast<float*>(keys_) + place(r), keys[r]);
+    }
+  }
+
+  // Those of row i into its list, of whole vectors.
+  void insert_all(std::int64_t i, const float* row, std::uint64_t larger, std::int32_t first_key) {
+    float* weights = weights_ + i * row_;
+    auto* keys = reinterpret_cast<float*>(keys_ + i * row_);
     for (; larger != 0; larger &= larger - 1) {
       const int j = __builtin_ctzll(larger);
       for (std::int64_t n = row_ - lanes; n >= 0; n -= lanes) {
         F list = Simd::load(weights + n), of = Simd::load(keys + n);
         const F before = n > 0 ? Simd::load(weights + n - lanes) : Simd::set1(infinity);
         const F before_of = n > 0 ? Simd::load(keys + n - lanes) : Simd::zero();
-        insert(list, of, before, before_of, p[j], first_key + j);
+        insert(list, of, before, before_of, row[j], first_key + j);
         Simd::store(weights + n, list), Simd::store(keys + n, of);
       }
     }

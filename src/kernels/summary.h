@@ -127,7 +127,8 @@ class Summary : public SummaryItem, public InScratch {
     if (group.distance) {
       for (std::int64_t i = 0; i < tile_.rows; ++i) add_distances(i);
     }
-    for (std::int64_t i = 0; i < tile_.rows && group.largest.keys; ++i) take_largest(i);
+    for (std::int64_t i = 0; i < tile_.rows && group.largest.keys; i += Largest::together)
+      take_largest(i, static_cast<int>(min_of<std::int64_t>(Largest::together, tile_.rows - i)));
     if (group.received) add_to_keys();
     if (maps()) map_.add(tile_.p, tile_.first, tile_.rows, tile_.at, tile_.keys, sizes_ + tile_.at);
     if (group.weights) store_weights();
@@ -170,28 +171,33 @@ class Summary : public SummaryItem, public InScratch {
 
   std::int32_t first_key() const { return static_cast<std::int32_t>(group.keys_begin + tile_.at); }
 
-  void take_largest(std::int64_t i) {
+  // Of rows i, ..., all of one strip, and of their weights times the sizes of their keys.
+  void take_largest(std::int64_t i, int count) {
     const std::int64_t b = i / height, begin = tile_.first_vector[b], end = tile_.last_vector[b];
     if (begin == end) return;
-    const auto weights = [p = weights_of(i)](std::int64_t v) { return Simd::load(p + v * lanes); };
-    largest_.look(i, weights, begin, end, tile_.seen(i), first_key());
-    if (group.carried.keys) take_most_carried(i);
+    Largest::Rows rows;
+    rows.first = i, rows.count = count, rows.begin = begin, rows.end = end, rows.first_key = first_key();
+    for (int r = 0; r < Largest::together; ++r) rows.weights[r][weight_keys] = Largest::nothing;
+    for (int r = 0; r < count; ++r) {
+      rows.seen[r] = tile_.seen(i + r);
+      for (std::int64_t v = begin; v < end; ++v)
+        Simd::store(rows.weights[r] + v * lanes, Simd::load(weights_of(i + r) + v * lanes));
+    }
+    largest_.look(rows);
+    if (!group.carried.keys) return;
+    for (int r = 0; r < count; ++r) carry(i + r, rows);
+    carried_.look(rows);
   }
 
-  // Of weights times the sizes of their keys.
-  void take_most_carried(std::int64_t i) {
-    const std::int64_t b = i / height, begin = tile_.first_vector[b], end = tile_.last_vector[b];
-    const auto carried = [sizes = sizes_ + tile_.at, p = weights_of(i)](std::int64_t v) {
-      return Simd::mul(Simd::load(p + v * lanes), Simd::load(sizes + v * lanes));
-    };
-    if (!tile_.masked[b]) {
-      carried_.look(i, carried, begin, end, tile_.seen(i), first_key());
-      return;
+  // A row's weights become what its keys carry, 0 where it does not see them.
+  void carry(std::int64_t i, Largest::Rows& rows) const {
+    float* weights = rows.weights[i - rows.first];
+    const bool masked = tile_.masked[i / height];
+    for (std::int64_t v = rows.begin; v < rows.end; ++v) {
+      const F all = Simd::mul(Simd::load(weights + v * lanes), Simd::load(sizes_ + tile_.at + v * lanes));
+      const F seen = masked ? Simd::select(tile_.lanes_of(tile_.bits[i], v), all, Simd::zero()) : all;
+      Simd::store(weights + v * lanes, seen);
     }
-    const auto visible = [&, bits = tile_.bits[i]](std::int64_t v) {
-      return Simd::select(tile_.lanes_of(bits, v), carried(v), Simd::zero());
-    };
-    carried_.look(i, visible, begin, end, tile_.seen(i), first_key());
   }
 
   // The item's share of its rows' sums. Items add in the order of their keys.

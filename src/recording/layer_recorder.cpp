@@ -4,11 +4,11 @@
 #include <cmath>
 #include <numeric>
 
-#include "attend/threads.h"
 #include "attention/compute.h"
 #include "attention/positions.h"
 #include "core/divide_up.h"
 #include "core/message.h"
+#include "core/tensor_memory.h"
 #include "recording/recording.h"
 
 namespace attend::inline v1 {
@@ -27,15 +27,6 @@ std::int64_t block_size(std::int64_t size, std::int64_t blocks) {
 // The call's keys, and what its mask and bias say of them, up to key_count.
 View first_keys(const View& x, int axis, std::int64_t count) {
   return x.size(axis) > count ? x.slice(axis, 0, count) : x;
-}
-
-// Zeros, by all threads: maps are memory that the system gives page by page as it is touched.
-Tensor make_zeros(const Dims& shape, DType dtype) {
-  Tensor tensor = Tensor::uninitialized(shape, dtype);
-  auto* bytes = static_cast<char*>(tensor.raw());
-  parallel_for(tensor.count() * size_of(dtype), std::int64_t{1} << 20,
-               [&](std::int64_t begin, std::int64_t end) { std::fill(bytes + begin, bytes + end, '\0'); });
-  return tensor;
 }
 
 bool hides_nothing(const AttentionOptions& options) {
@@ -311,9 +302,10 @@ void LayerRecorder::make_room(const CallPlace& place, const AttentionOptions& at
     const Dims shape{layer_.batch, H_, layer_.row_blocks, layer_.column_blocks};
     // Where all is visible, weights are written to all of it.
     const bool written = !options_.grows && shows_pairs(layer_) && hides_nothing(attention);
-    map_.map = written ? Tensor::uninitialized(shape, numbers_dtype_) : make_zeros(shape, numbers_dtype_);
-    if (options_.grows || !shows_pairs(layer_)) map_.most = make_zeros(shape, numbers_dtype_);
-    if (layer_.has_key_sizes) carried_map_ = {make_zeros(shape, numbers_dtype_), make_zeros(shape, numbers_dtype_)};
+    map_.map = written ? Tensor::uninitialized(shape, numbers_dtype_) : filled_tensor(shape, numbers_dtype_, 0);
+    if (options_.grows || !shows_pairs(layer_)) map_.most = filled_tensor(shape, numbers_dtype_, 0);
+    if (layer_.has_key_sizes)
+      carried_map_ = {filled_tensor(shape, numbers_dtype_, 0), filled_tensor(shape, numbers_dtype_, 0)};
     seeing_ = Tensor({layer_.batch, H_, layer_.row_blocks}, DType::f64);
   }
   while (layer_.row_range < Tq) double_rows();
@@ -444,16 +436,18 @@ void LayerRecorder::put_carried(const std::function<void(std::string_view, Tenso
   put("key_sizes", key_sizes_.take());
 }
 
+void LayerRecorder::close() {
+  if (!options_.grows) return;
+  const PairWeight weight = [this](auto b, auto h, auto i, auto j) { return sink_weight(b, h, i, j); };
+  scores_ = scores(weight, WeighedBy::weight);
+  if (layer_.has_key_sizes) carried_scores_ = scores(weight, WeighedBy::norm);
+}
+
 RecordedLayer LayerRecorder::finish(const std::string& prefix, TensorMap& to) {
   const auto put = [&](std::string_view name, Tensor tensor) {
     to.emplace(fmt::format("{}.{}", prefix, name), std::move(tensor));
   };
-  if (options_.grows) {
-    const PairWeight weight = [this](auto b, auto h, auto i, auto j) { return sink_weight(b, h, i, j); };
-    scores_ = scores(weight, WeighedBy::weight);
-    if (layer_.has_key_sizes) carried_scores_ = scores(weight, WeighedBy::norm);
-    cut_maps();
-  }
+  if (options_.grows) cut_maps();
   put("scores", std::move(scores_));
   if (!shows_pairs(layer_)) put("map_max", std::move(map_.most));
   put("map", std::move(map_.map));

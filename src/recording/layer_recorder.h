@@ -35,7 +35,9 @@ class LayerRecorder {
   void add(const CallPlace& place, const View& q, const View& k, const View& lse, const View& lse_low,
            const AttentionOptions& options, const RecordCall& call);
 
-  // The layer, and its numbers by "PREFIX.name".
+  // Once the last call was added. It may be interrupted, and is then called again: nothing is lost.
+  void close();
+  // The layer that was closed, and its numbers by "PREFIX.name".
   RecordedLayer finish(const std::string& prefix, TensorMap& to);
 
  private:

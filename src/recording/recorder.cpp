@@ -140,6 +140,7 @@ Recording Recorder::finish() {
   Recording recording;
   const RecordOptions options = state_->options;
   recording.activations = state_->activations;
+  for (LayerRecorder& layer : state_->layers) layer.close();
   for (std::size_t n = 0; n < state_->layers.size(); ++n) {
     recording.layers_.push_back(state_->layers[n].finish(fmt::format("layers.{}", n), recording.tensors_));
   }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "attend/threads.h"
 #include "attention/compute.h"
 #include "core/message.h"
 #include "summary/head_labels.h"
@@ -20,34 +21,31 @@ constexpr std::int64_t least_rows = HeadScores::least_rows;
 constexpr double least_range = 0.1;
 // A row that gives its sink more than 0.99 says little of what it does besides.
 constexpr double least_kept = 0.01;
+// Another thread takes 20 us to begin; the scores of a head of 100 queries take some 10.
+constexpr std::int64_t heads_of_a_thread = 8;
 
-// HeadSums in double: of the top keys, the first ones.
-struct Numbers {
-  explicit Numbers(const HeadSums& sums)
-      : of(sums),
-        B(sums.seen.size(0)),
-        H(sums.seen.size(1)),
-        Tq(sums.seen.size(2)),
-        Tk(sums.received.size(2)),
-        top(sums.top_keys.size(3)) {
+// Of HeadSums those of one item and head, in double.
+class Numbers {
+ public:
+  Numbers(const HeadSums& sums, std::int64_t batch, std::int64_t number)
+      : of(sums), b(batch), h(number), Tq(sums.seen.size(2)), Tk(sums.received.size(2)), top(sums.top_keys.size(3)) {
     seen = wide(sums.seen), entropy = wide(sums.entropy), distance = wide(sums.distance);
     received = wide(sums.received), seen_by = wide(sums.seen_by), uniform = wide(sums.uniform);
     top_weights = wide(sums.top_weights);
-    top_keys = tensors_.emplace_back(sums.top_keys.clone()).data<std::int64_t>();
+    top_keys = tensors_.emplace_back(own(sums.top_keys).clone()).data<std::int64_t>();
     if (sums.has_distance) probe_weights = wide(sums.probe_weights), probe_keys = wide(sums.probe_keys);
     probe_sizes = probe_keys;
     if (sums.sink_weights) sink_weights = wide(*sums.sink_weights);
     if (sums.key_sizes) key_sizes = wide(*sums.key_sizes);
     if (key_sizes && sums.has_distance) probe_weights = wide(sums.probe_carried), probe_sizes = wide(sums.probe_sizes);
-    if (sums.tokens) tokens = tensors_.emplace_back(sums.tokens->clone()).data<std::int64_t>();
-  }
-
-  const std::int64_t* tokens_of(std::int64_t b) const {
-    return tokens && of.tokens->rank() == 2 ? tokens + b * Tk : tokens;
+    if (sums.tokens) {
+      const View ids = sums.tokens->rank() == 2 ? sums.tokens->select(0, b) : *sums.tokens;
+      tokens = tensors_.emplace_back(ids.clone()).data<std::int64_t>();
+    }
   }
 
   const HeadSums& of;
-  std::int64_t B, H, Tq, Tk, top;
+  std::int64_t b, h, Tq, Tk, top;
   double *seen, *entropy, *distance, *received, *seen_by, *uniform, *top_weights;
   // By norm, probe_weights are what is carried, and probe_sizes the sizes of the probes' keys; else these are 1.
   double *probe_weights = nullptr, *probe_keys = nullptr, *probe_sizes = nullptr;
@@ -55,10 +53,23 @@ struct Numbers {
   const std::int64_t *top_keys, *tokens = nullptr;
 
  private:
-  double* wide(const View& view) { return tensors_.emplace_back(view.to(DType::f64)).data<double>(); }
+  View own(const View& all) const { return all.select(0, b).select(0, h); }
+  double* wide(const View& all) { return tensors_.emplace_back(own(all).to(DType::f64)).data<double>(); }
 
   std::vector<Tensor> tensors_;
 };
+
+// body(item and head, its numbers) for all of them, by several threads.
+template <class Body>
+void for_each_head(const HeadSums& sums, Body body) {
+  const std::int64_t H = sums.seen.size(1), heads = sums.seen.size(0) * H;
+  parallel_for(heads, heads_of_a_thread, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t at = begin; at < end; ++at) {
+      Numbers found(sums, at / H, at % H);
+      body(at, found);
+    }
+  });
+}
 
 struct Sink {
   std::int64_t key = -1;
@@ -85,30 +96,28 @@ double carry(double* sums, const double* sizes, std::int64_t keys, double rows) 
 struct Shares {
   double weights = 1, sizes = 1;
 };
-Shares shares_of(const Numbers& found, std::int64_t at) {
+Shares shares_of(const Numbers& found) {
   if (!found.key_sizes) return {};
-  const std::int64_t first = at * found.Tk;
-  std::vector<double> received(found.received + first, found.received + first + found.Tk);
-  std::vector<double> uniform(found.uniform + first, found.uniform + first + found.Tk);
+  std::vector<double> received(found.received, found.received + found.Tk);
+  std::vector<double> uniform(found.uniform, found.uniform + found.Tk);
   const double rows = std::accumulate(uniform.begin(), uniform.end(), 0.0);
-  return {carry(received.data(), found.key_sizes + first, found.Tk, rows),
-          carry(uniform.data(), found.key_sizes + first, found.Tk, rows)};
+  return {carry(received.data(), found.key_sizes, found.Tk, rows),
+          carry(uniform.data(), found.key_sizes, found.Tk, rows)};
 }
 
 // A query that sees one key alone gives it all that it has, whatever the head does: it does not make a sink. Nor do the
 // few queries that see a causal model's last keys, where any head that looks nearby gives them much.
-Sink find_sink(Numbers& found, std::int64_t at) {
-  double *received = found.received + at * found.Tk, *seen_by = found.seen_by + at * found.Tk;
-  double* uniform = found.uniform + at * found.Tk;
-  for (std::int64_t i = at * found.Tq; i < (at + 1) * found.Tq; ++i) {
+Sink find_sink(Numbers& found) {
+  double *received = found.received, *seen_by = found.seen_by, *uniform = found.uniform;
+  for (std::int64_t i = 0; i < found.Tq; ++i) {
     const std::int64_t key = found.top_keys[i * found.top];
     if (found.seen[i] != 1 || key < 0) continue;
     received[key] -= found.top_weights[i * found.top], seen_by[key] -= 1, uniform[key] -= 1;
   }
   if (found.key_sizes) {
     const double rows = std::accumulate(uniform, uniform + found.Tk, 0.0);
-    carry(received, found.key_sizes + at * found.Tk, found.Tk, rows);
-    carry(uniform, found.key_sizes + at * found.Tk, found.Tk, rows);
+    carry(received, found.key_sizes, found.Tk, rows);
+    carry(uniform, found.key_sizes, found.Tk, rows);
   }
   const double most = found.Tk > 0 ? *std::max_element(seen_by, seen_by + found.Tk) : 0;
   Sink sink;
@@ -169,10 +178,10 @@ class Tally {
   double weights_[Probes::kinds] = {}, uniform_[Probes::kinds] = {}, seeing_[Probes::kinds] = {};
 };
 
-void score_probes(const Numbers& found, std::int64_t at, const Shares& shares, HeadScores& scores) {
+void score_probes(const Numbers& found, const Shares& shares, HeadScores& scores) {
   Tally tally;
   double distance = 0;
-  for (std::int64_t i = at * found.Tq; i < (at + 1) * found.Tq; ++i) {
+  for (std::int64_t i = 0; i < found.Tq; ++i) {
     if (found.seen[i] == 0) continue;
     distance += found.distance[i];
     const std::int64_t row = i * Probes::kinds;
@@ -201,42 +210,39 @@ std::array<bool, Probes::kinds> kinds_of(std::int64_t j, std::int64_t level, con
   return of;
 }
 
-double weight_in(const Numbers& found, const PairWeight& weight, std::int64_t at, std::int64_t i, std::int64_t key) {
-  const std::int64_t row = (at * found.Tq + i) * found.top;
+double weight_in(const Numbers& found, const PairWeight& weight, std::int64_t i, std::int64_t key) {
+  const std::int64_t row = i * found.top;
   const std::int64_t *begin = found.top_keys + row, *end = begin + found.top;
   const std::int64_t* listed = std::find(begin, end, key);
-  return listed != end ? found.top_weights[row + (listed - begin)] : weight(at / found.H, at % found.H, i, key);
+  return listed != end ? found.top_weights[row + (listed - begin)] : weight(found.b, found.h, i, key);
 }
 
 // None where a row's weight of the sink is not known.
-std::optional<WithoutSink> leave_out_sink(const Numbers& found, const PairWeight& weight, std::int64_t at,
-                                          std::int64_t sink) {
+std::optional<WithoutSink> leave_out_sink(const Numbers& found, const PairWeight& weight, std::int64_t sink) {
   WithoutSink rest;
   Tally tally;
   double entropy = 0, keys_seen = 0, rows = 0;
   for (std::int64_t i = 0; i < found.Tq; ++i) {
-    const std::int64_t row = at * found.Tq + i;
-    if (found.seen[row] == 0) continue;
-    const double w = weight_in(found, weight, at, i, sink);
+    if (found.seen[i] == 0) continue;
+    const double w = weight_in(found, weight, i, sink);
     if (std::isnan(w)) return std::nullopt;
     const bool sees = w != hidden_pair;
-    const double taken = sees ? w : 0, keys = std::round(1 / found.seen[row]) - (sees ? 1 : 0), kept = 1 - taken;
+    const double taken = sees ? w : 0, keys = std::round(1 / found.seen[i]) - (sees ? 1 : 0), kept = 1 - taken;
     if (keys == 0) continue;
     if (kept < least_kept) {
       ++rest.rows_left_out;
       continue;
     }
     // What the option `sinks` takes is in neither: the weights that are left sum to `all`.
-    const double all = kept - (found.sink_weights ? found.sink_weights[row] : 0);
+    const double all = kept - (found.sink_weights ? found.sink_weights[i] : 0);
     const double of_sink = taken > 0 ? taken * std::log(taken) : 0;
-    entropy += (found.entropy[row] + of_sink) / kept + all / kept * std::log(kept);
+    entropy += (found.entropy[i] + of_sink) / kept + all / kept * std::log(kept);
     keys_seen += std::log(keys), rows += 1;
     if (!found.of.has_distance) continue;
     double of[Probes::kinds], weights[Probes::kinds];
-    const std::int64_t b = at / found.H;
-    const auto counts = kinds_of(sink, found.of.levels[static_cast<std::size_t>(b)] + i, found.tokens_of(b));
+    const auto counts = kinds_of(sink, found.of.levels[static_cast<std::size_t>(found.b)] + i, found.tokens);
     for (std::size_t kind = 0; kind < Probes::kinds; ++kind) {
-      const std::size_t place = static_cast<std::size_t>(row) * Probes::kinds + kind;
+      const std::size_t place = static_cast<std::size_t>(i) * Probes::kinds + kind;
       of[kind] = found.probe_keys[place] - (sees && counts[kind] ? 1 : 0);
       // Of rounded sums: what is left of nothing is nothing.
       weights[kind] = of[kind] > 0 ? (found.probe_weights[place] - (counts[kind] ? taken : 0)) / kept : 0;
@@ -251,10 +257,10 @@ std::optional<WithoutSink> leave_out_sink(const Numbers& found, const PairWeight
   return rest;
 }
 
-HeadScores score_head(Numbers& found, const PairWeight& weight, std::int64_t at) {
-  HeadScores scores{.batch = at / found.H, .head = at % found.H};
+HeadScores score_head(Numbers& found, const PairWeight& weight) {
+  HeadScores scores{.batch = found.b, .head = found.h};
   double keys_seen = 0;
-  for (std::int64_t i = at * found.Tq; i < (at + 1) * found.Tq; ++i) {
+  for (std::int64_t i = 0; i < found.Tq; ++i) {
     if (found.seen[i] == 0) continue;
     scores.rows += 1;
     scores.entropy += found.entropy[i], keys_seen -= std::log(found.seen[i]);
@@ -262,17 +268,17 @@ HeadScores score_head(Numbers& found, const PairWeight& weight, std::int64_t at)
   const double rows = static_cast<double>(std::max<std::int64_t>(1, scores.rows));
   scores.entropy /= rows, scores.effective_keys = std::exp(scores.entropy),
                           scores.keys_seen = std::exp(keys_seen / rows);
-  const Shares shares = shares_of(found, at);
-  const Sink sink = find_sink(found, at);
+  const Shares shares = shares_of(found);
+  const Sink sink = find_sink(found);
   scores.sink_key = sink.key;
   if (sink.key >= 0) {
     scores.sink = sink.mean;
     scores.excess.sink = excess_of(sink.mean * sink.rows, sink.uniform * sink.rows, sink.rows, sink.rows);
   }
-  if (found.of.has_distance) score_probes(found, at, shares, scores);
+  if (found.of.has_distance) score_probes(found, shares, scores);
   scores.labels = labels_of(scores.excess, scores.excess.sink.has_value(), scores.effective_keys, scores.keys_seen);
   if (has_label(scores.labels, "sink") && !found.key_sizes)
-    scores.without_sink = leave_out_sink(found, weight, at, sink.key);
+    scores.without_sink = leave_out_sink(found, weight, sink.key);
   return scores;
 }
 
@@ -302,16 +308,16 @@ std::vector<HeadScores> look(SummaryProblem& x, const ProbeTensors& probes, cons
 }  // namespace
 
 std::vector<std::int64_t> sink_keys(const HeadSums& sums) {
-  Numbers found(sums);
-  std::vector<std::int64_t> keys;
-  for (std::int64_t at = 0; at < found.B * found.H; ++at) keys.push_back(find_sink(found, at).key);
+  std::vector<std::int64_t> keys(static_cast<std::size_t>(sums.seen.size(0) * sums.seen.size(1)));
+  for_each_head(sums,
+                [&](std::int64_t at, Numbers& found) { keys[static_cast<std::size_t>(at)] = find_sink(found).key; });
   return keys;
 }
 
 std::vector<HeadScores> scores_of(const HeadSums& sums, const PairWeight& weight) {
-  Numbers found(sums);
-  std::vector<HeadScores> scores;
-  for (std::int64_t at = 0; at < found.B * found.H; ++at) scores.push_back(score_head(found, weight, at));
+  std::vector<HeadScores> scores(static_cast<std::size_t>(sums.seen.size(0) * sums.seen.size(1)));
+  for_each_head(
+      sums, [&](std::int64_t at, Numbers& found) { scores[static_cast<std::size_t>(at)] = score_head(found, weight); });
   return scores;
 }
 

@@ -9,6 +9,7 @@
 
 #include "attention/operands.h"
 #include "core/message.h"
+#include "core/tensor_memory.h"
 
 namespace attend::inline v1 {
 
@@ -77,10 +78,10 @@ ProbeTensors want_probes(const char* function, SummaryProblem& x, const std::opt
   x.to.statistics = made.statistics.view();
   if (!x.has_distance) return made;
   const Dims kinds{p.B, p.H, p.Tq, kernels::Probes::kinds};
-  made.weights = Tensor(kinds, x.dtype()), made.keys = Tensor(kinds, x.dtype());
+  made.weights = filled_tensor(kinds, x.dtype(), 0), made.keys = filled_tensor(kinds, x.dtype(), 0);
   x.to.probe_weights = made.weights.view(), x.to.probe_keys = made.keys.view();
   if (!x.key_sizes) return made;
-  made.carried = Tensor(kinds, x.dtype()), made.sizes = Tensor(kinds, x.dtype());
+  made.carried = filled_tensor(kinds, x.dtype(), 0), made.sizes = filled_tensor(kinds, x.dtype(), 0);
   x.to.probe_carried = made.carried.view(), x.to.probe_sizes = made.sizes.view();
   return made;
 }

@@ -57,12 +57,11 @@ class SummaryRun {
         progress_(s.items.size()) {
     const bool summed = needs_sums(x);
     if (summed) sum_rows(p_, statistics_);
-    for (std::int64_t b = 0; b < p_.B; ++b) {
-      for (std::int64_t h = 0; h < p_.H; ++h) {
-        take_lse(x, b, h, summed, place_of<float>(statistics_, b, h));
-        if (x.to.sink_weights.raw()) weigh_sink(b, h);
-      }
-    }
+    parallel_items(p_.B * p_.H, s.workers, [&](int, std::int64_t at) {
+      const std::int64_t b = at / p_.H, h = at % p_.H;
+      take_lse(x, b, h, summed, place_of<float>(statistics_, b, h));
+      if (x.to.sink_weights.raw()) weigh_sink(b, h);
+    });
   }
 
   void run() {
@@ -109,7 +108,7 @@ class SummaryRun {
     const kernels::Features features = p_.features();
     const bool reads = features.mask || kernels::has_biases(features);
     const std::int64_t tiles = divide_up(p_.Tq, kernels::backward_tile_rows);
-    parallel_items(p_.sequences() * p_.H * tiles, reads ? s_.workers : 1, [&](int worker, std::int64_t at) {
+    parallel_items(p_.sequences() * p_.H * tiles, s_.workers, [&](int worker, std::int64_t at) {
       const Sequence sequence = p_.sequence(at / tiles / p_.H);
       const std::int64_t h = at / tiles % p_.H, first = at % tiles * kernels::backward_tile_rows;
       const std::int64_t last = std::min(first + kernels::backward_tile_rows, sequence.Tq);
@@ -120,11 +119,12 @@ class SummaryRun {
         group.keys_end = sequence.Tk;
         s_.target->summary.count(group, first, last, counts, scratch_of(worker));
       }
+      const kernels::Rules rules = p_.rules(sequence, h);
+      float* seen = place_of<float>(x_.to.seen, sequence.b, h, sequence.query_start);
       for (std::int64_t i = first; i < last; ++i) {
-        const kernels::KeyRange range = kernels::visible_keys(p_.rules(sequence, h), i);
+        const kernels::KeyRange range = kernels::visible_keys(rules, i);
         const std::int64_t count = reads ? counts[i - first] : range.hi - range.lo;
-        place_of<float>(x_.to.seen, sequence.b, h, sequence.query_start)[i] =
-            count > 0 ? 1 / static_cast<float>(count) : 0;
+        seen[i] = count > 0 ? 1 / static_cast<float>(count) : 0;
       }
     });
   }
@@ -232,13 +232,14 @@ class SummaryRun {
     float* received = place_of<float>(x_.to.received, s.b, h) + first;
     float* lift = place_of<float>(x_.to.lift, s.b, h) + first;
     float* carried = place_of<float>(x_.to.carried_received, s.b, h);
+    float* seen_by = place_of<float>(x_.to.seen_by, s.b, h);
+    float* uniform = place_of<float>(x_.to.uniform, s.b, h);
     for (std::int64_t j = 0; j < group.keys_end - group.keys_begin; ++j) {
       received[j] = static_cast<float>(group.received[j]);
       lift[j] = group.uniform[j] > 0 ? static_cast<float>(group.received[j] / group.uniform[j]) : 0;
-      if (group.seen_by) place_of<float>(x_.to.seen_by, s.b, h)[first + j] = static_cast<float>(group.seen_by[j]);
+      if (seen_by) seen_by[first + j] = static_cast<float>(group.seen_by[j]);
       if (carried) carried[first + j] = received[j] == 0 ? 0 : received[j] * group.key_sizes[j];
-      if (float* uniform = place_of<float>(x_.to.uniform, s.b, h))
-        uniform[first + j] = static_cast<float>(group.uniform[j]);
+      if (uniform) uniform[first + j] = static_cast<float>(group.uniform[j]);
     }
   }
 
@@ -283,19 +284,22 @@ bool needs_sums(const SummaryProblem& x) {
 }
 
 void take_lse(const SummaryProblem& x, std::int64_t b, std::int64_t h, bool summed, float* to) {
-  for (std::int64_t i = 0; i < x.forward.Tq; ++i, to += 2) {
+  const std::int64_t rows = x.forward.Tq;
+  if (!x.lse) {
+    for (std::int64_t i = 0; i < rows; ++i)
+      if (to[2 * i] == -std::numeric_limits<float>::infinity()) to[2 * i] = std::numeric_limits<float>::max();
+    return;
+  }
+  const kernels::Operand high = operand_at(*x.lse, b, h, 0);
+  const kernels::Operand low = x.lse_low ? operand_at(*x.lse_low, b, h, 0) : kernels::Operand{};
+  const auto read = [](const kernels::Operand& of, std::int64_t i) {
+    return load<float>(element_at(of.data, of.dtype, i * of.row));
+  };
+  for (std::int64_t i = 0; i < rows; ++i, to += 2) {
     const kernels::BinaryLse own{to[0], to[1]};
-    if (!x.lse) {
-      if (own.high == -std::numeric_limits<float>::infinity()) to[0] = std::numeric_limits<float>::max();
-      continue;
-    }
-    const auto read = [&](const View& of) {
-      const auto at = operand_at(of, b, h, i);
-      return static_cast<float>(load_element(at.dtype, at.data));
-    };
-    const float low = x.lse_low ? read(*x.lse_low) : 0;
+    const float rest = x.lse_low ? read(low, i) : 0;
     const kernels::BinaryLse taken =
-        kernels::binary_lse(read(*x.lse), x.lse_low ? &low : nullptr, summed ? &own : nullptr,
+        kernels::binary_lse(read(high, i), x.lse_low ? &rest : nullptr, summed ? &own : nullptr,
                             x.lse_low ? kernels::coarse_lse : trusted_lse);
     to[0] = taken.high, to[1] = taken.low;
   }

@@ -1,8 +1,8 @@
 // The one list of what a summary has of rows, keys and blocks, and that of a head's numbers.
-#include <algorithm>
 #include <iterator>
 
 #include "core/message.h"
+#include "core/tensor_memory.h"
 #include "summary/summary.h"
 
 namespace attend::inline v1 {
@@ -134,8 +134,8 @@ AttentionSummary SummaryProblem::want_rows_and_keys() {
     Dims shape{p.B, p.H, statistic.shape == Shape::keys ? p.Tk : p.Tq};
     const bool is_top = statistic.shape == Shape::top;
     if (is_top) shape.push_back(top);
-    Tensor made(p.trim(shape), statistic.is_index() ? DType::i64 : dtype());
-    if (statistic.is_index()) std::fill_n(made.data<std::int64_t>(), made.count(), -1);
+    Tensor made = statistic.is_index() ? filled_tensor(p.trim(shape), DType::i64, 0xff)
+                                       : filled_tensor(p.trim(shape), dtype(), 0);
     Tensor& kept = statistic.value ? summary.*statistic.value : (summary.*statistic.optional).emplace();
     kept = std::move(made);
     if (!is_top || top > 0) to.*views[n] = kept.view().reshape(shape);

@@ -7,8 +7,11 @@
 #include <cmath>
 #include <functional>
 
+#include "attend/threads.h"
 #include "tests/attention/call.h"
+#include "tests/fault.h"
 #include "tests/io/files.h"
+#include "tests/threads_at_most.h"
 
 namespace attend {
 namespace {
@@ -403,6 +406,28 @@ TEST(Recording, CrossAttentionGrowsByRows) {
     expect_close(r.numbers(0, name), whole.numbers(0, name), 1e-5, name);
   }
   expect_close(r.weights(0, 0, 1), whole.weights(0, 0, 1), 1e-5);
+}
+
+// On one thread, so that it is the one that asks.
+TEST(Recording, AnInterruptedEndLosesNothing) {
+  const ThreadsAtMost limit(1);
+  const Arguments x = make_arguments(2, 12, 12, 20, 20, 8);
+  Recorder recorder({.grows = true}), other({.grows = true});
+  for (const char* layer : {"0", "1"})
+    record(recorder, {layer}, x.q, x.k, x.options), record(other, {layer}, x.q, x.k, x.options);
+  {
+    const RacingClock clock;
+    int asked = 0;  // three times a layer: it is the second one that ends early
+    const InterruptCheck check([&] { return ++asked > 3; });
+    expect_error(
+        ErrorCode::interrupted, [&] { recorder.finish(); }, "interrupted");
+  }
+  const Recording ended = recorder.finish(), whole = other.finish();
+  ASSERT_EQ(ended.layers().size(), 2u);
+  for (std::int64_t layer = 0; layer < 2; ++layer) {
+    for (const char* name : {"scores", "map", "entropy", "received"})
+      expect_same(ended.numbers(layer, name), whole.numbers(layer, name), name);
+  }
 }
 
 TEST(Recording, KeysOfAnotherSequenceAreLevelWithNothing) {
