@@ -34,7 +34,7 @@ for side in old new; do
 done
 
 differ=0 compared=0
-for target in baseline avx2 avx512 avx512_bf16 neon; do
+for target in baseline avx2 avx2_vnni avx512 avx512_vnni avx512_bf16 neon; do
   for side in old new; do
     status=0
     ATTEND_TARGET=$target "$work/$side/same_bits" >"$work/$side.$target" || status=$?

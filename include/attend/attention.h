@@ -181,7 +181,7 @@ ATTEND_API std::string_view name_of(Path path);
 // How attention() runs for given shapes; exactly what happens.
 struct ATTEND_API AttentionPlan {
   Path path = Path::fused;
-  std::string target;             // kernels: baseline, avx2, avx512, avx512_bf16, neon
+  std::string target;             // kernels: baseline, avx2, avx2_vnni, avx512, avx512_vnni, avx512_bf16, neon
   std::int64_t tile_queries = 0;  // query rows of a work item, the heads of a group together
   std::int64_t tile_keys = 0;     // keys in one tile
   std::int64_t key_ranges = 1;    // most work items that share a head's keys; their sums are added in order

@@ -26,10 +26,11 @@ X86Features read() {
   found.avx2 = avx_fma_f16c && (ebx & bit_AVX2) && (saved & ymm) == ymm;
   constexpr unsigned all = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;
   found.avx512 = found.avx2 && (ebx & all) == all && (saved & zmm) == zmm;
-  const bool vnni = ecx & bit_AVX512VNNI;
+  found.avx512_vnni = found.avx512 && (ecx & bit_AVX512VNNI);
   // Leaf 7.1 is there where leaf 7.0 says so: eax is the last subleaf.
-  found.avx512_bf16 =
-      found.avx512 && vnni && eax >= 1 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax & bit_AVX512BF16);
+  if (eax < 1 || !__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx)) return found;
+  found.avx2_vnni = found.avx2 && (eax & bit_AVXVNNI);
+  found.avx512_bf16 = found.avx512_vnni && (eax & bit_AVX512BF16);
   return found;
 }
 

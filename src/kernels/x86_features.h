@@ -6,8 +6,10 @@ namespace attend::inline v1::kernels {
 
 struct X86Features {
   bool avx2 = false;         // with FMA and F16C
+  bool avx2_vnni = false;    // AVX-VNNI, besides avx2
   bool avx512 = false;       // F, BW, DQ and VL
-  bool avx512_bf16 = false;  // with VNNI, besides avx512
+  bool avx512_vnni = false;  // AVX-512 VNNI, besides avx512
+  bool avx512_bf16 = false;  // besides avx512_vnni
 };
 
 // Reads them once.

@@ -87,7 +87,7 @@ def test_the_same_numbers_on_every_target(explain, command):
     arguments = ["the cat sat on the mat", "--heads", "3", "--causal", "--json"]
     plain = explain(*arguments).stdout
     forced = 0
-    for target in ["baseline", "avx2", "avx512", "avx512_bf16"]:
+    for target in ["baseline", "avx2", "avx2_vnni", "avx512", "avx512_vnni", "avx512_bf16"]:
         environment = clean_environment(ATTEND_TARGET=target)
         if subprocess.run([command, "plan", "1,1,6,8"], capture_output=True, env=environment).returncode != 0:
             continue  # this processor lacks it

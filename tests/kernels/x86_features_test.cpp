@@ -34,7 +34,9 @@ TEST(X86Features, AreThoseOfTheSystem) {
   const bool avx2 = has({"avx2", "fma", "f16c"});
   const bool avx512 = avx2 && has({"avx512f", "avx512bw", "avx512dq", "avx512vl"});
   EXPECT_EQ(kernels::x86_features().avx2, avx2);
+  EXPECT_EQ(kernels::x86_features().avx2_vnni, avx2 && has({"avx_vnni"}));
   EXPECT_EQ(kernels::x86_features().avx512, avx512);
+  EXPECT_EQ(kernels::x86_features().avx512_vnni, avx512 && has({"avx512_vnni"}));
   EXPECT_EQ(kernels::x86_features().avx512_bf16, avx512 && has({"avx512_bf16", "avx512_vnni"}));
 }
 

@@ -17,8 +17,12 @@ struct Simd {
   static constexpr int height = 4;
   static constexpr int vectors = 3;
   static constexpr int value_vectors = 2;  // decode: accumulators for each of four rows
-  static constexpr bool byte_products = false, byte_pairs = true, signed_products = false,
-                        multiplies_in_registers = true;
+#ifdef __AVXVNNI__
+  static constexpr bool byte_products = true, byte_pairs = false;
+#else
+  static constexpr bool byte_products = false, byte_pairs = true;
+#endif
+  static constexpr bool signed_products = false, multiplies_in_registers = true;
 
   static F zero() { return _mm256_setzero_ps(); }
   static F set1(float x) { return _mm256_set1_ps(x); }
@@ -137,6 +141,16 @@ struct Simd {
     const __m128i halves = _mm_packs_epi32(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), halves);
   }
+#ifdef __AVXVNNI__
+  static F dot_i16(F a, F b, F c) {
+    return _mm256_castsi256_ps(
+        _mm256_dpwssd_avx_epi32(_mm256_castps_si256(c), _mm256_castps_si256(a), _mm256_castps_si256(b)));
+  }
+  static F dot_u8(F a, F b, F c) {
+    return _mm256_castsi256_ps(
+        _mm256_dpbusd_avx_epi32(_mm256_castps_si256(c), _mm256_castps_si256(a), _mm256_castps_si256(b)));
+  }
+#else
   static F dot_i16(F a, F b, F c) {
     const __m256i products = _mm256_madd_epi16(_mm256_castps_si256(a), _mm256_castps_si256(b));
     return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(c), products));
@@ -166,6 +180,7 @@ struct Simd {
     const __m256i sums = _mm256_madd_epi16(_mm256_castps_si256(pairs), _mm256_set1_epi16(1));
     return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(c), sums));
   }
+#endif
   static F spread(const std::int8_t* bytes) {
     std::int32_t four;
     __builtin_memcpy(&four, bytes, sizeof four);

@@ -1,10 +1,11 @@
-// AVX-512 with the dot products of bf16 and of whole numbers, which no processor has without the other. All but these
-// is avx512's own: it is compiled once.
+// AVX-512 with the dot products of bf16, and so of whole numbers. All but those of bf16 is avx512_vnni's: it is compiled
+// once.
 #include "kernels/simd/avx512.h"
 #include "kernels/simd/transpose_sse.h"
 
 #include "kernels/dot_bf16.h"
 #include "kernels/targets/make_target.h"
+#include "kernels/targets/vnni.h"
 #include "kernels/x86_features.h"
 
 namespace attend::inline v1::kernels {
@@ -15,14 +16,10 @@ bool supported() {
   return x86_features().avx512_bf16;
 }
 
-constexpr Target own = make_target<DotBF16>("avx512_bf16", supported);
+constexpr Target own = make_float_target<DotBF16>("avx512_bf16", supported);
 
 const Target& of(DType dtype) {
   return dtype == DType::bf16 ? own : target_avx512;
-}
-
-const Target& of_decode(const Sizes& sizes) {
-  return sizes.quantized ? own : of(sizes.dtype);
 }
 
 const Target& of(const BackwardItem& item) {
@@ -41,10 +38,12 @@ constexpr Target by_dtype() noexcept {
                                 std::int64_t rows) { return of(sizes.dtype).forward.bytes(sizes, features, rows); }};
   target.decode.run = [](const DecodeGroup* groups, std::int64_t count, std::int64_t first, std::int64_t last,
                          std::int64_t begin, std::int64_t end, void* scratch) {
-    of_decode(groups[0].group.sizes).decode.run(groups, count, first, last, begin, end, scratch);
+    const Sizes& sizes = groups[0].group.sizes;
+    const auto run = sizes.quantized ? integers_avx512_vnni.decode_i8 : of(sizes.dtype).decode.run;
+    run(groups, count, first, last, begin, end, scratch);
   };
   target.decode.bytes = [](const Sizes& sizes, const Features& features, std::int64_t rows) {
-    return of_decode(sizes).decode.bytes(sizes, features, rows);
+    return of(sizes.dtype).decode.bytes(sizes, features, rows);
   };
   target.backward.begin = [](const BackwardGroup& group, void* scratch) -> BackwardItem& {
     return of(group.forward.sizes.dtype).backward.begin(group, scratch);
@@ -86,7 +85,8 @@ constexpr Target by_dtype() noexcept {
                 std::int64_t panel) { of(a.dtype).linear.run(a, first, last, panel); },
       .stream = [](const LinearOperands& a, std::int64_t rows, std::int64_t begin,
                    std::int64_t end) { of(a.dtype).linear.stream(a, rows, begin, end); },
-      .blocks = own.linear.blocks,
+      .blocks = [](QuantizedType type,
+                   Activations activations) { return integers_avx512_vnni.blocks(type, activations); },
       .widen = [](const BlockMatrix& weight, std::int64_t first, std::int64_t last, float* to,
                   std::int64_t stride) { target_avx512.linear.widen(weight, first, last, to, stride); }};
   return target;

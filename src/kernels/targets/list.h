@@ -1,4 +1,4 @@
-// The targets of this build, one for each file of this folder that it compiles: from the plainest to the fastest.
+// The targets of this build, from the plainest to the fastest.
 #pragma once
 
 #include "kernels/target.h"
@@ -6,8 +6,9 @@
 namespace attend::inline v1::kernels {
 
 #if defined(__x86_64__)
-extern const Target target_baseline, target_avx2, target_avx512, target_avx512_bf16;
-#define ATTEND_TARGETS &target_baseline, &target_avx2, &target_avx512, &target_avx512_bf16
+extern const Target target_baseline, target_avx2, target_avx2_vnni, target_avx512, target_avx512_vnni, target_avx512_bf16;
+#define ATTEND_TARGETS \
+  &target_baseline, &target_avx2, &target_avx2_vnni, &target_avx512, &target_avx512_vnni, &target_avx512_bf16
 #elif defined(__aarch64__)
 extern const Target target_neon;
 #define ATTEND_TARGETS &target_neon

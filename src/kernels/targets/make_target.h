@@ -4,19 +4,15 @@
 
 #include "kernels/backward.h"
 #include "kernels/combine.h"
-#include "kernels/decode.h"
 #include "kernels/forward.h"
-#include "kernels/linear_digits.h"
 #include "kernels/row_gradients.h"
 #include "kernels/rows.h"
 #include "kernels/summary.h"
+#include "kernels/targets/integers.h"
 #include "kernels/targets/list.h"
 
 namespace attend::inline v1::kernels {
 namespace {
-
-template <bool Cached>
-using DecodeI8 = Decode<DotI16, PairsI8, ReadI8, Cached>;
 
 template <class Dot>
 void run_forward(const ForwardItem& item, const ForwardItem* next, void* scratch) {
@@ -30,7 +26,6 @@ void run_decode(const DecodeGroup* groups, std::int64_t count, std::int64_t firs
   const Sizes& sizes = groups[0].group.sizes;
   const std::int64_t rows = count * sizes.G * (last - first);
   const auto run = [&](auto&& decode) { decode.run(begin, end); };
-  if (sizes.quantized) return run(DecodeI8<Cached>(groups, first, last, rows, bytes));
   if constexpr (Dot::pair == 2) {
     run(Decode<Dot, PairsBF16, ReadBF16, Cached>(groups, first, last, rows, bytes));
   } else if (sizes.dtype == DType::bf16) {  // widened
@@ -42,13 +37,21 @@ void run_decode(const DecodeGroup* groups, std::int64_t count, std::int64_t firs
   }
 }
 
+// But for caches of 8 bits.
 template <class Dot>
 void run_decode(const DecodeGroup* groups, std::int64_t count, std::int64_t first, std::int64_t last,
                 std::int64_t begin, std::int64_t end, void* scratch) {
-#ifndef __wasm__  // which has no way to ask for memory: one form is enough for it, and a tenth of a page's engine less
+#ifndef __wasm__  // as in decode_i8()
   if (!groups[0].cached) return run_decode<Dot, false>(groups, count, first, last, begin, end, scratch);
 #endif
   run_decode<Dot, true>(groups, count, first, last, begin, end, scratch);
+}
+
+template <class Dot>
+void run_any_decode(const DecodeGroup* groups, std::int64_t count, std::int64_t first, std::int64_t last,
+                    std::int64_t begin, std::int64_t end, void* scratch) {
+  const auto run = groups[0].group.sizes.quantized ? decode_i8 : run_decode<Dot>;
+  run(groups, count, first, last, begin, end, scratch);
 }
 
 template <class Dot>
@@ -131,17 +134,10 @@ void stream_linear(const LinearOperands& a, std::int64_t rows, std::int64_t begi
   LinearStream<Dot>(a, rows).run(begin, end);
 }
 
-// Null where other products of the same processors are of floats: avx512_bf16 has that of avx512.
-constexpr decltype(LinearKernels::widen) widening() {
-  if constexpr (Simd::byte_products)
-    return nullptr;
-  else
-    return widen_blocks;
-}
-
-// DotF32: of f32, and of f16 and bf16, which are widened. DotBF16: of bf16 alone.
-template <class Dot = DotF32>
-constexpr Target make_target(const char* name, bool (*supported)()) noexcept {
+// Without what is multiplied as whole numbers. DotF32: of f32, and of f16 and bf16, which are widened. DotBF16: of bf16
+// alone.
+template <class Dot>
+constexpr Target make_float_target(const char* name, bool (*supported)()) noexcept {
   return {
       .name = name,
       .lanes = lanes,
@@ -169,8 +165,8 @@ constexpr Target make_target(const char* name, bool (*supported)()) noexcept {
                  .pack_rows = linear_pack_rows<Dot>,
                  .run = run_linear<Dot>,
                  .stream = stream_linear<Dot>,
-                 .blocks = blocks_of,
-                 .widen = widening()},
+                 .blocks = nullptr,
+                 .widen = nullptr},
       .rows = {.convert = convert_row,
                .add = add_row,
                .normalize = normalize_rows,
@@ -181,6 +177,13 @@ constexpr Target make_target(const char* name, bool (*supported)()) noexcept {
                .multiply = multiply_rows,
                .dot = dot_rows},
   };
+}
+
+constexpr Target make_target(const char* name, bool (*supported)()) noexcept {
+  Target target = make_float_target<DotF32>(name, supported);
+  target.decode.run = run_any_decode<DotF32>;
+  target.linear.blocks = blocks_of, target.linear.widen = widen_blocks;
+  return target;
 }
 
 }  // namespace

@@ -76,8 +76,9 @@ struct SimdTable {
 };
 
 #if defined(__x86_64__)
-extern const SimdTable simd_baseline, simd_avx2, simd_avx512, simd_avx512_bf16;
-inline constexpr const SimdTable* simd_tables[] = {&simd_baseline, &simd_avx2, &simd_avx512, &simd_avx512_bf16};
+extern const SimdTable simd_baseline, simd_avx2, simd_avx2_vnni, simd_avx512, simd_avx512_vnni, simd_avx512_bf16;
+inline constexpr const SimdTable* simd_tables[] = {&simd_baseline, &simd_avx2,        &simd_avx2_vnni,
+                                                   &simd_avx512,   &simd_avx512_vnni, &simd_avx512_bf16};
 #elif defined(__wasm_simd128__)
 extern const SimdTable simd_baseline;
 inline constexpr const SimdTable* simd_tables[] = {&simd_baseline};
