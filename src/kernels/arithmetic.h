@@ -20,6 +20,14 @@ using Mask = Simd::Mask;
 
 constexpr int lanes = Simd::lanes;
 using Words = std::uint32_t __attribute__((vector_size(4 * lanes)));
+
+// Of words of two bf16, the floats of the lower and the higher ones.
+inline F low_half(F words) {
+  return (F)((Words)words << 16);
+}
+inline F high_half(F words) {
+  return (F)((Words)words & 0xFFFF0000);
+}
 // The register tile: `height` rows of `vectors` vectors.
 constexpr int vectors = Simd::vectors;
 constexpr int height = Simd::height;

@@ -45,25 +45,43 @@ inline __attribute__((always_inline)) void load_square(F (&square)[lanes], const
   Simd::transpose(square);
 }
 
-// One panel of weights [out,in] of the products' own dtype, row-major: outputs [first, last), at most `width` of them.
-template <class Dot>
+// What a word of 32 bits of a weight's row is: one step of the products (a float, or a pair of bf16 for the bf16 dot), or
+// two bf16 that are multiplied as floats, one after the other.
+struct PlainWords {
+  static constexpr int steps = 1;
+};
+struct WidenedWords {
+  static constexpr int steps = 2;
+};
+
+// Words [lanes] of as many outputs as steps that follow each other: body(constant of the step, its vector).
+template <class Form, class Body>
+inline __attribute__((always_inline)) void for_each_step(const F (&words)[lanes], std::int64_t count, Body body) {
+#pragma GCC unroll 16
+  for (int i = 0; i < lanes; ++i) {
+    if (i >= count) break;
+    if constexpr (Form::steps == 1) {
+      body(i, words[i]);
+    } else {
+      body(2 * i, low_half(words[i])), body(2 * i + 1, high_half(words[i]));
+    }
+  }
+}
+
+// One panel of weights [out,in], row-major: outputs [first, last), at most `width` of them.
+template <class Dot, class Form>
 void pack_linear_rows(const void* weight, std::int64_t in, std::int64_t first, std::int64_t last, float* packed) {
-  const std::int64_t steps = (in + Dot::pair - 1) / Dot::pair;  // floats of a row: of bf16, pairs, whose number is even
-  const auto* rows = static_cast<const float*>(weight) + first * steps;
+  constexpr int in_word = Dot::pair * Form::steps;
+  const std::int64_t words = (in + in_word - 1) / in_word;  // of bf16, pairs, whose number is even
+  const auto* rows = static_cast<const float*>(weight) + first * words;
   for (std::int64_t block = 0; block < width; block += lanes) {
-    for (std::int64_t step = 0; step < steps; step += lanes) {
-      const std::int64_t count = min_of<std::int64_t>(lanes, steps - step);
+    for (std::int64_t word = 0; word < words; word += lanes) {
+      const std::int64_t count = min_of<std::int64_t>(lanes, words - word);
       F tile[lanes];
-      load_square(tile, rows + block * steps + step, steps, last - first - block, count);
-      float* to = packed + step * width + block;
-      if (count == lanes) {
-#pragma GCC unroll 16
-        for (int i = 0; i < lanes; ++i) Simd::store(to + i * width, tile[i]);
-      } else {
-#pragma GCC unroll 16
-        for (int i = 0; i < lanes; ++i)
-          if (i < count) Simd::store(to + i * width, tile[i]);
-      }
+      load_square(tile, rows + block * words + word, words, last - first - block, count);
+      float* to = packed + word * Form::steps * width + block;
+      const auto store = [=](int step, F x) { Simd::store(to + step * width, x); };
+      count == lanes ? for_each_step<Form>(tile, lanes, store) : for_each_step<Form>(tile, count, store);
     }
   }
 }
@@ -164,13 +182,13 @@ class LinearPanel {
   alignas(64) float sums_[linear_rows * width];
 };
 
-// Weights [out,in] of the products' own dtype that lie row by row and are multiplied where they pass by: squares of
-// vectors are transposed in registers and meet the rows of x there. The products are added up as LinearPanel does.
-template <class Dot>
+// Weights [out,in] that lie row by row and are multiplied where they pass by: squares of vectors are transposed in
+// registers and meet the rows of x there. The products are added up as LinearPanel does.
+template <class Dot, class Form>
 class LinearStream {
  public:
   LinearStream(const LinearOperands& a, std::int64_t rows)
-      : a_(a), rows_(rows), steps_((a.in + Dot::pair - 1) / Dot::pair), weight_(static_cast<const float*>(a.weight)) {}
+      : a_(a), rows_(rows), words_((a.in + in_word - 1) / in_word), weight_(static_cast<const float*>(a.weight)) {}
 
   // Panels [begin, end).
   void run(std::int64_t begin, std::int64_t end) {
@@ -178,26 +196,29 @@ class LinearStream {
     ahead_ = {begin * width, 0, 0};
     for (int i = 0; i < squares_ahead; ++i) advance();
     for (std::int64_t panel = begin; panel < end; ++panel) {
-      for (std::int64_t step = 0; step < steps_; step += linear_steps) add_part(panel * width, step);
+      for (std::int64_t word = 0; word < words_; word += part_words) add_part(panel * width, word);
       store_linear(a_, 0, rows_, panel, sums_);
     }
   }
 
  private:
-  // Outputs [first + block, ...) and steps [step, ...), as many as a vector has lanes, in the order in which they are
+  static constexpr int in_word = Dot::pair * Form::steps;
+  static constexpr std::int64_t part_words = linear_steps / Form::steps;
+
+  // Outputs [first + block, ...) and words [word, ...), as many as a vector has lanes, in the order in which they are
   // multiplied: side by side, so that there are as many chains of sums.
   struct Square {
-    std::int64_t first, step, block;
+    std::int64_t first, word, block;
   };
 
   // linear_steps, or what is left of them, of the panel whose first output is `first`.
   void add_part(std::int64_t first, std::int64_t begin) {
-    const std::int64_t end = min_of(begin + linear_steps, steps_), floats = rows_ * width;
+    const std::int64_t end = min_of(begin + part_words, words_), floats = rows_ * width;
     for (std::int64_t i = 0; i < floats; ++i) part_[i] = 0;
-    for (std::int64_t step = begin; step < end; step += lanes) {
+    for (std::int64_t word = begin; word < end; word += lanes) {
       for (std::int64_t block = 0; block < width; block += lanes) {
         ask_ahead();
-        add_square({first, step, block}, min_of<std::int64_t>(lanes, end - step));
+        add_square({first, word, block}, min_of<std::int64_t>(lanes, end - word));
       }
     }
     for (std::int64_t i = 0; i < floats; i += lanes) {
@@ -209,7 +230,7 @@ class LinearStream {
   void add_square(const Square& at, std::int64_t count) {
     F w[lanes];
     const std::int64_t out = at.first + at.block;
-    load_square(w, weight_ + out * steps_ + at.step, steps_, end_ - out, count);
+    load_square(w, weight_ + out * words_ + at.word, words_, end_ - out, count);
     std::int64_t r = 0;
     for (; r + 4 <= rows_; r += 4) add_rows<4>(w, at, r, count);
     for (; r < rows_; ++r) add_rows<1>(w, at, r, count);
@@ -220,21 +241,19 @@ class LinearStream {
   inline __attribute__((always_inline)) void add_rows(const F (&w)[lanes], const Square& at, std::int64_t r,
                                                       std::int64_t count) {
     const std::int64_t bytes = a_.x_stride * bytes_of(a_.dtype);
-    const char* x = static_cast<const char*>(a_.x) + r * bytes + at.step * Dot::pair * bytes_of(a_.dtype);
+    const char* x = static_cast<const char*>(a_.x) + r * bytes + at.word * in_word * bytes_of(a_.dtype);
     float* place = part_ + r * width + at.block;
     F sums[R];
 #pragma GCC unroll 8
     for (int n = 0; n < R; ++n) sums[n] = Simd::load(place + n * width);
-#pragma GCC unroll 16
-    for (int i = 0; i < lanes; ++i) {
-      if (i >= count) break;
+    for_each_step<Form>(w, count, [&](int step, F weights) {
 #pragma GCC unroll 8
       for (int n = 0; n < R; ++n) {
         float scalar;
-        __builtin_memcpy(&scalar, x + n * bytes + i * 4, sizeof scalar);  // x may be misaligned
-        sums[n] = Dot::fma(Simd::set1(scalar), w[i], sums[n]);
+        __builtin_memcpy(&scalar, x + n * bytes + step * 4, sizeof scalar);  // x may be misaligned
+        sums[n] = Dot::fma(Simd::set1(scalar), weights, sums[n]);
       }
-    }
+    });
 #pragma GCC unroll 8
     for (int n = 0; n < R; ++n) Simd::store(place + n * width, sums[n]);
   }
@@ -242,11 +261,11 @@ class LinearStream {
   // Rows lie apart, and each gives but a line of the cache: the processor's own prefetch does not follow. It drops what
   // it is asked for while too much is under way, so that each line is asked for twice: 5 to 15 % in f32.
   void ask_ahead() {
-    const float* from = weight_ + (ahead_.first + ahead_.block) * steps_ + ahead_.step;
+    const float* from = weight_ + (ahead_.first + ahead_.block) * words_ + ahead_.word;
     const std::int64_t rows = min_of<std::int64_t>(lanes, end_ - ahead_.first - ahead_.block);
     for (std::int64_t i = 0; i < rows; ++i) {
-      __builtin_prefetch(from + i * steps_, 0, 2);
-      __builtin_prefetch(from + i * steps_ - 3 * lanes, 0, 2);
+      __builtin_prefetch(from + i * words_, 0, 2);
+      __builtin_prefetch(from + i * words_ - 3 * lanes, 0, 2);
     }
     advance();
   }
@@ -254,15 +273,15 @@ class LinearStream {
   void advance() {
     ahead_.block += lanes;
     if (ahead_.block < width) return;
-    ahead_.block = 0, ahead_.step += lanes;
-    if (ahead_.step < steps_) return;
-    ahead_.step = 0, ahead_.first += width;
+    ahead_.block = 0, ahead_.word += lanes;
+    if (ahead_.word < words_) return;
+    ahead_.word = 0, ahead_.first += width;
   }
 
   static constexpr int squares_ahead = 24;
 
   const LinearOperands& a_;
-  std::int64_t rows_, steps_, end_ = 0;
+  std::int64_t rows_, words_, end_ = 0;
   const float* weight_;
   Square ahead_{};
   alignas(64) float part_[linear_stream_rows * width];

@@ -298,9 +298,10 @@ struct LinearKernels {
   // bf16_dot).
   std::int64_t (*floats)(DType dtype, std::int64_t out, std::int64_t in);
   void (*pack)(DType dtype, const float* weight, std::int64_t out, std::int64_t in, float* packed);
-  // One panel of that, of row-major weights [out,in] of that very dtype: outputs [first, last), at most panel_rows.
-  void (*pack_rows)(DType dtype, const void* weight, std::int64_t in, std::int64_t first, std::int64_t last,
-                    float* packed);
+  // One panel of that, of row-major weights [out,in] of that dtype, or of bf16 for x in f32 where `in` is even: outputs
+  // [first, last), at most panel_rows.
+  void (*pack_rows)(DType dtype, const void* weight, DType weight_dtype, std::int64_t in, std::int64_t first,
+                    std::int64_t last, float* packed);
   // Rows [first, last), at most linear_rows, and outputs panel * panel_rows, ... (as many) of y. Any cut of y gives the
   // same bits. For bf16, `in` is even.
   void (*run)(const LinearOperands& operands, std::int64_t first, std::int64_t last, std::int64_t panel);

@@ -53,6 +53,11 @@ DType product_dtype(DType dtype, std::int64_t in) {
   return dtype == DType::bf16 && kernels::target().bf16_dot && in % 2 == 0 ? DType::bf16 : DType::f32;
 }
 
+// Whether products of f32 read a weight of bf16 where it lies.
+bool is_widened(const View& weight) {
+  return weight.dtype() == DType::bf16 && weight.is_contiguous() && weight.size(1) % 2 == 0;
+}
+
 // x, row-major, in `dtype`, rounded to `rounding` on the way; `made` holds it where it is not x itself.
 const void* rows_of(const View& x, DType dtype, DType rounding, Tensor& made) {
   if (x.dtype() == dtype && (dtype == rounding || x.dtype() == rounding) && x.is_contiguous()) return x.raw();
@@ -124,7 +129,7 @@ class Product {
   double work() const {
     const auto weights = static_cast<double>(operands_.in * operands_.out);
     const double products = 2 * static_cast<double>(rows_) * weights / parallel_flops;
-    const double bytes = weights * static_cast<double>(size_of(operands_.dtype)) / parallel_bytes;
+    const double bytes = weights * static_cast<double>(size_of(operands_.weight_dtype)) / parallel_bytes;
     return weights_ == Weights::packed ? products : std::max(products, bytes);
   }
 
@@ -166,7 +171,7 @@ class Product {
   std::int64_t stretch(int threads) const {
     const bool blocks = weights_ == Weights::blocks;
     const std::int64_t least_bytes = blocks ? 1 << 15 : 1 << 17;
-    const std::int64_t row = blocks ? blocks_.matrix.row_bytes() : operands_.in * size_of(operands_.dtype);
+    const std::int64_t row = blocks ? blocks_.matrix.row_bytes() : operands_.in * size_of(operands_.weight_dtype);
     const std::int64_t bytes = row * target_.panel_rows;
     return std::max(divide_up(least_bytes, bytes), divide_up(panels_, (blocks ? std::int64_t{1} : 8) * threads));
   }
@@ -180,7 +185,8 @@ class Product {
   void run_packing(std::int64_t begin, std::int64_t end, std::int64_t first, float* panel) const {
     const std::int64_t last = std::min(operands_.out, first + target_.panel_rows);
     if (weights_ == Weights::rows) {
-      target_.linear.pack_rows(operands_.dtype, operands_.weight, operands_.in, first, last, panel);
+      target_.linear.pack_rows(operands_.dtype, operands_.weight, operands_.weight_dtype, operands_.in, first, last,
+                               panel);
     } else if (weights_ == Weights::blocks) {
       block_kernels_.pack(blocks_, first, last, panel);
     } else {
@@ -317,6 +323,7 @@ class WidenedProduct {
       });
       kernels::LinearOperands some = of_panel(operands_, first, last, nullptr);
       some.weight = strip.raw();
+      some.weight_dtype = DType::f32;
       multiply({{some, rows_, Product::Weights::columns}});
     }
   }
@@ -361,7 +368,7 @@ Linear Linear::borrow(const View& weight, const std::optional<View>& bias) {
   Linear layer;
   layer.borrowed_ = weight;
   if (bias) layer.bias_ = bias->to(DType::f32);
-  if (product_dtype(weight.dtype(), weight.size(1)) != weight.dtype()) layer.pack();
+  if (product_dtype(weight.dtype(), weight.size(1)) != weight.dtype() && !is_widened(weight)) layer.pack();
   return layer;
 }
 
@@ -453,6 +460,7 @@ std::vector<Tensor> Linear::forward_each(const std::vector<const Linear*>& layer
       operands.packed = layer->packed_.data<float>();
     } else {
       operands.weight = layer->borrowed_->raw();
+      operands.weight_dtype = layer->borrowed_->dtype();
       weights = layer->borrowed_->is_contiguous() ? Product::Weights::rows : Product::Weights::columns;
     }
     products.emplace_back(operands, x.count() / layer->in_size(), weights, blocks, block_kernels);
@@ -510,6 +518,7 @@ Tensor Linear::input_gradient(DType product, DType dx_dtype, const void* dy, con
     // What is transposed where it lies is W^T in rows.
     const bool lies_in_rows = weight().is_contiguous();
     operands.weight = weight().raw();
+    operands.weight_dtype = product;
     multiply({{operands, rows, lies_in_rows ? Product::Weights::columns : Product::Weights::rows}});
   }
   return dx.dtype() == dx_dtype ? std::move(dx) : converted(dx, dx_dtype);
@@ -530,6 +539,7 @@ Tensor Linear::weight_gradient(DType product, const void* dy, const void* x, std
   operands.x_stride = stride;
   operands.out = operands.y_stride = in_size();
   operands.weight = x;
+  operands.weight_dtype = product;
   multiply({{operands, out_size(), Product::Weights::columns}});
   return dweight;
 }

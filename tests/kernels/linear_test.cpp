@@ -30,6 +30,7 @@ class Trial {
     for (std::int64_t r = 0; r < rows; ++r)
       for (std::int64_t i = 0; i < in; ++i) store_element(dtype, x_at(dtype, r, i), values.item({r, i}));
     a_ = {.dtype = dtype,
+          .weight_dtype = dtype,
           .y_dtype = y_dtype,
           .x = x_.begin(),
           .packed = packed_.as<float>(),
@@ -124,12 +125,62 @@ TEST_P(LinearKernels, PanelsOfRowsAreThoseOfAll) {
         MutableView(rows.begin(), dtype, {out, in}).copy_from(weight);
         for (std::int64_t first = 0; first < out; first += w) {
           const std::int64_t floats = target().linear.floats(dtype, w, in);
-          target().linear.pack_rows(dtype, rows.begin(), in, first, std::min(out, first + w), panel.as<float>());
+          target().linear.pack_rows(dtype, rows.begin(), dtype, in, first, std::min(out, first + w), panel.as<float>());
           EXPECT_EQ(0, std::memcmp(panel.begin(), packed.data<float>() + first / w * floats,
                                    static_cast<std::size_t>(floats) * sizeof(float)))
               << Dims{in, out}.str() << name_of(dtype);
         }
         EXPECT_TRUE(rows.intact() && panel.intact());
+      }
+    }
+  }
+}
+
+// Weights of bf16 beside x in f32 have the panels of their numbers in f32.
+TEST_P(LinearKernels, PanelsOfHalvesAreThoseOfTheirNumbers) {
+  const std::int64_t w = target().panel_rows, lanes = target().lanes;
+  for (const std::int64_t in : {std::int64_t{2}, std::int64_t{30}, 2 * lanes, 2 * lanes + 2, std::int64_t{258}}) {
+    for (const std::int64_t out : {std::int64_t{1}, w - 1, w, w + 3}) {
+      const Tensor halves = Generator(9).normal({out, in}, 0, 1).view().to(DType::bf16);
+      const Tensor numbers = halves.view().to(DType::f32);
+      const std::int64_t floats = target().linear.floats(DType::f32, w, in);
+      Guarded rows(out * in, DType::bf16), panel(floats, DType::f32), expected(floats, DType::f32);
+      MutableView(rows.begin(), DType::bf16, {out, in}).copy_from(halves);
+      for (std::int64_t first = 0; first < out; first += w) {
+        const std::int64_t last = std::min(out, first + w);
+        target().linear.pack_rows(DType::f32, rows.begin(), DType::bf16, in, first, last, panel.as<float>());
+        target().linear.pack_rows(DType::f32, numbers.raw(), DType::f32, in, first, last, expected.as<float>());
+        EXPECT_EQ(0, std::memcmp(panel.begin(), expected.begin(), static_cast<std::size_t>(floats) * sizeof(float)))
+            << Dims{in, out}.str();
+      }
+      EXPECT_TRUE(rows.intact() && panel.intact());
+    }
+  }
+}
+
+// And the products with these, bit by bit.
+TEST_P(LinearKernels, HalvesThatPassByAreTheirNumbers) {
+  const std::int64_t w = target().panel_rows, lanes = target().lanes;
+  for (const std::int64_t in : {std::int64_t{2}, 2 * lanes, 2 * lanes + 6, std::int64_t{128}, std::int64_t{300}}) {
+    for (const std::int64_t out : {std::int64_t{1}, w - 1, w + lanes, 2 * w + 3}) {
+      for (const std::int64_t rows : {1, 2, 5, 8}) {
+        const Tensor x = Generator(5).normal({rows, in}, 0, 1);
+        const Tensor halves = Generator(9).normal({out, in}, 0, 1).view().to(DType::bf16);
+        const Tensor numbers = halves.view().to(DType::f32), bias = Generator(6).normal({out}, 0, 1);
+        Guarded weight(out * in, DType::bf16), y(rows * out, DType::f32);
+        MutableView(weight.begin(), DType::bf16, {out, in}).copy_from(halves);
+        Tensor expected({rows, out});
+        kernels::LinearOperands a;
+        a.x = x.raw(), a.bias = bias.data<float>();
+        a.in = a.x_stride = in, a.out = a.y_stride = out;
+        const std::int64_t panels = (out + w - 1) / w;
+        a.weight = numbers.raw(), a.y = expected.raw();
+        target().linear.stream(a, rows, 0, panels);
+        a.weight = weight.begin(), a.weight_dtype = DType::bf16, a.y = y.begin();
+        target().linear.stream(a, rows, 0, panels);
+        EXPECT_EQ(0, std::memcmp(y.begin(), expected.raw(), static_cast<std::size_t>(rows * out) * sizeof(float)))
+            << Dims{rows, in, out}.str();
+        EXPECT_TRUE(weight.intact() && y.intact());
       }
     }
   }

@@ -79,8 +79,11 @@ constexpr Target by_dtype() noexcept {
       .floats = [](DType dtype, std::int64_t out, std::int64_t in) { return of(dtype).linear.floats(dtype, out, in); },
       .pack = [](DType dtype, const float* weight, std::int64_t out, std::int64_t in,
                  float* packed) { of(dtype).linear.pack(dtype, weight, out, in, packed); },
-      .pack_rows = [](DType dtype, const void* weight, std::int64_t in, std::int64_t first, std::int64_t last,
-                      float* packed) { of(dtype).linear.pack_rows(dtype, weight, in, first, last, packed); },
+      .pack_rows =
+          [](DType dtype, const void* weight, DType weight_dtype, std::int64_t in, std::int64_t first,
+             std::int64_t last, float* packed) {
+            of(dtype).linear.pack_rows(dtype, weight, weight_dtype, in, first, last, packed);
+          },
       .run = [](const LinearOperands& a, std::int64_t first, std::int64_t last,
                 std::int64_t panel) { of(a.dtype).linear.run(a, first, last, panel); },
       .stream = [](const LinearOperands& a, std::int64_t rows, std::int64_t begin,

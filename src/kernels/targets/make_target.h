@@ -118,10 +118,17 @@ void linear_pack(DType, const float* weight, std::int64_t out, std::int64_t in, 
   pack_linear<Dot>(weight, out, in, packed);
 }
 
+// Whether weights are of bf16 where the products are of f32.
 template <class Dot>
-void linear_pack_rows(DType, const void* weight, std::int64_t in, std::int64_t first, std::int64_t last,
-                      float* packed) {
-  pack_linear_rows<Dot>(weight, in, first, last, packed);
+bool widens(DType weight_dtype) {
+  return Dot::pair == 1 && weight_dtype == DType::bf16;
+}
+
+template <class Dot>
+void linear_pack_rows(DType, const void* weight, DType weight_dtype, std::int64_t in, std::int64_t first,
+                      std::int64_t last, float* packed) {
+  const auto pack = widens<Dot>(weight_dtype) ? pack_linear_rows<Dot, WidenedWords> : pack_linear_rows<Dot, PlainWords>;
+  pack(weight, in, first, last, packed);
 }
 
 template <class Dot>
@@ -131,7 +138,8 @@ void run_linear(const LinearOperands& a, std::int64_t first, std::int64_t last, 
 
 template <class Dot>
 void stream_linear(const LinearOperands& a, std::int64_t rows, std::int64_t begin, std::int64_t end) {
-  LinearStream<Dot>(a, rows).run(begin, end);
+  if (widens<Dot>(a.weight_dtype)) return LinearStream<Dot, WidenedWords>(a, rows).run(begin, end);
+  LinearStream<Dot, PlainWords>(a, rows).run(begin, end);
 }
 
 // Without what is multiplied as whole numbers. DotF32: of f32, and of f16 and bf16, which are widened. DotBF16: of bf16
