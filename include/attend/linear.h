@@ -42,8 +42,9 @@ class ATTEND_API Linear {
   explicit Linear(const View& weight, const std::optional<View>& bias = std::nullopt);
 
   // Reads the weight where it lies, [out,in] in f32 or bf16, row-major or transposed, and computes in that dtype.
-  // Copies only the bias, and an f32 form of the weight if the kernels have no bf16 products or `in` is odd. The memory
-  // must outlive the layer. Bits: those of a layer that owns its weight. Throws bad_shape, bad_dtype.
+  // Copies only the bias. Where the kernels have no bf16 products, a weight in bf16 is widened as it is read; one that
+  // is transposed, or whose `in` is odd, is copied as f32. The memory must outlive the layer. Bits: those of a layer
+  // that owns its weight. Throws bad_shape, bad_dtype.
   static Linear borrow(const View& weight, const std::optional<View>& bias = std::nullopt);
 
   // The same for a quantized weight. With exact activations y has f32 accuracy over the weight's dequantize()d numbers;

@@ -86,7 +86,8 @@ void bind_plan(nb::module_& m) {
   said.def_prop_ro(
           "path", [](const AttentionPlan& plan) { return name_of(plan.path); },
           "\"reference\", \"fused\" or \"decode\"")
-      .def_ro("target", &AttentionPlan::target, "of the kernels: baseline, avx2, avx2_vnni, avx512, avx512_vnni, avx512_bf16, neon")
+      .def_ro("target", &AttentionPlan::target,
+              "of the kernels: baseline, avx2, avx2_vnni, avx512, avx512_vnni, avx512_bf16, neon")
       .def_ro("tile_queries", &AttentionPlan::tile_queries,
               "query rows of a work item, counting the heads of a group together")
       .def_ro("tile_keys", &AttentionPlan::tile_keys, "keys read in one piece")

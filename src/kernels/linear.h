@@ -45,8 +45,8 @@ inline __attribute__((always_inline)) void load_square(F (&square)[lanes], const
   Simd::transpose(square);
 }
 
-// What a word of 32 bits of a weight's row is: one step of the products (a float, or a pair of bf16 for the bf16 dot), or
-// two bf16 that are multiplied as floats, one after the other.
+// What a word of 32 bits of a weight's row is: one step of the products (a float, or a pair of bf16 for the bf16 dot),
+// or two bf16 that are multiplied as floats, one after the other.
 struct PlainWords {
   static constexpr int steps = 1;
 };

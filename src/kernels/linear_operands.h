@@ -16,14 +16,14 @@ inline constexpr std::int64_t linear_rows = 64;
 inline constexpr std::int64_t linear_stream_rows = 8;
 
 struct LinearOperands {
-  DType dtype = DType::f32;       // of x: f32, or bf16
+  DType dtype = DType::f32;         // of x: f32, or bf16
   DType weight_dtype = DType::f32;  // x's; or bf16 beside x in f32, with an even `in`
   DType y_dtype = DType::f32;       // f32, or bf16
-  const void* x = nullptr;        // [rows,in], a row in one piece
-  const float* packed = nullptr;  // pack()ed weights of x's dtype, for run()
-  const void* weight = nullptr;   // [out,in] of weight_dtype, row-major, for stream()
-  const float* bias = nullptr;    // [out], or null: none
-  void* y = nullptr;              // [rows,out], a row in one piece
+  const void* x = nullptr;          // [rows,in], a row in one piece
+  const float* packed = nullptr;    // pack()ed weights of x's dtype, for run()
+  const void* weight = nullptr;     // [out,in] of weight_dtype, row-major, for stream()
+  const float* bias = nullptr;      // [out], or null: none
+  void* y = nullptr;                // [rows,out], a row in one piece
   std::int64_t in = 0, out = 0;
   std::int64_t x_stride = 0, y_stride = 0;  // elements from one row to the next
 };

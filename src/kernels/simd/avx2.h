@@ -24,23 +24,49 @@ struct Simd {
 #endif
   static constexpr bool signed_products = false, multiplies_in_registers = true;
 
-  static F zero() { return _mm256_setzero_ps(); }
-  static F set1(float x) { return _mm256_set1_ps(x); }
-  static F load(const float* p) { return _mm256_loadu_ps(p); }
+  static F zero() {
+    return _mm256_setzero_ps();
+  }
+  static F set1(float x) {
+    return _mm256_set1_ps(x);
+  }
+  static F load(const float* p) {
+    return _mm256_loadu_ps(p);
+  }
   static F load_first(const float* p, std::int64_t count) {
     const __m256i number = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     return _mm256_maskload_ps(p, _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), number));
   }
-  static void store(float* p, F x) { _mm256_storeu_ps(p, x); }
-  static F add(F a, F b) { return _mm256_add_ps(a, b); }
-  static F sub(F a, F b) { return _mm256_sub_ps(a, b); }
-  static F mul(F a, F b) { return _mm256_mul_ps(a, b); }
-  static F div(F a, F b) { return _mm256_div_ps(a, b); }
-  static F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
-  static F max(F a, F b) { return _mm256_max_ps(a, b); }
-  static F min(F a, F b) { return _mm256_min_ps(a, b); }
-  static F abs(F x) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x); }
-  static F copy_sign(F x, F sign) { return _mm256_or_ps(abs(x), _mm256_and_ps(_mm256_set1_ps(-0.0f), sign)); }
+  static void store(float* p, F x) {
+    _mm256_storeu_ps(p, x);
+  }
+  static F add(F a, F b) {
+    return _mm256_add_ps(a, b);
+  }
+  static F sub(F a, F b) {
+    return _mm256_sub_ps(a, b);
+  }
+  static F mul(F a, F b) {
+    return _mm256_mul_ps(a, b);
+  }
+  static F div(F a, F b) {
+    return _mm256_div_ps(a, b);
+  }
+  static F fma(F a, F b, F c) {
+    return _mm256_fmadd_ps(a, b, c);
+  }
+  static F max(F a, F b) {
+    return _mm256_max_ps(a, b);
+  }
+  static F min(F a, F b) {
+    return _mm256_min_ps(a, b);
+  }
+  static F abs(F x) {
+    return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x);
+  }
+  static F copy_sign(F x, F sign) {
+    return _mm256_or_ps(abs(x), _mm256_and_ps(_mm256_set1_ps(-0.0f), sign));
+  }
 
   // Lane i: the sum of x[i]'s lanes.
   static F sum_each(const F (&x)[lanes]) {
@@ -82,8 +108,12 @@ struct Simd {
     x[3] = _mm256_castpd_ps(_mm256_permute2f128_pd(b, d, 0x31));
   }
 
-  static Mask greater(F a, F b) { return _mm256_cmp_ps(a, b, _CMP_GT_OQ); }
-  static Mask equal(F a, F b) { return _mm256_cmp_ps(a, b, _CMP_EQ_OQ); }
+  static Mask greater(F a, F b) {
+    return _mm256_cmp_ps(a, b, _CMP_GT_OQ);
+  }
+  static Mask equal(F a, F b) {
+    return _mm256_cmp_ps(a, b, _CMP_EQ_OQ);
+  }
   static Mask test(const std::uint32_t* p, std::uint32_t bit) {
     const __m256i wanted = _mm256_set1_epi32(static_cast<int>(bit));
     const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
@@ -95,16 +125,24 @@ struct Simd {
     const __m256i some = _mm256_and_si256(_mm256_set1_epi32(static_cast<int>(bits)), own);
     return _mm256_castsi256_ps(_mm256_cmpeq_epi32(some, own));
   }
-  static std::uint32_t bits(Mask m) { return static_cast<std::uint32_t>(_mm256_movemask_ps(m)); }
-  static bool any(Mask m) { return _mm256_movemask_ps(m) != 0; }
-  static F select(Mask m, F a, F b) { return _mm256_blendv_ps(b, a, m); }
+  static std::uint32_t bits(Mask m) {
+    return static_cast<std::uint32_t>(_mm256_movemask_ps(m));
+  }
+  static bool any(Mask m) {
+    return _mm256_movemask_ps(m) != 0;
+  }
+  static F select(Mask m, F a, F b) {
+    return _mm256_blendv_ps(b, a, m);
+  }
 
   static F shift_up(F x, F before) {
     const __m256i between = _mm256_castps_si256(_mm256_permute2f128_ps(before, x, 0x21));
     return _mm256_castsi256_ps(_mm256_alignr_epi8(_mm256_castps_si256(x), between, 12));
   }
 
-  static F fraction(F x) { return _mm256_sub_ps(x, _mm256_floor_ps(x)); }
+  static F fraction(F x) {
+    return _mm256_sub_ps(x, _mm256_floor_ps(x));
+  }
   // Below -126 nothing is left, whatever the exponent became; a NaN of y meets an exponent of 0 and stays.
   static F scale_by_floor(F y, F x) {
     const __m256i exponent = _mm256_slli_epi32(_mm256_cvtps_epi32(_mm256_floor_ps(x)), 23);
@@ -186,7 +224,9 @@ struct Simd {
     __builtin_memcpy(&four, bytes, sizeof four);
     return _mm256_castsi256_ps(_mm256_set1_epi32(four));
   }
-  static F to_i32(F x) { return _mm256_castsi256_ps(_mm256_cvtps_epi32(x)); }
+  static F to_i32(F x) {
+    return _mm256_castsi256_ps(_mm256_cvtps_epi32(x));
+  }
   static std::int32_t sum_i32(F x) {
     const __m128i four = _mm_add_epi32(_mm256_castsi256_si128(_mm256_castps_si256(x)),
                                        _mm256_extracti128_si256(_mm256_castps_si256(x), 1));
@@ -198,7 +238,9 @@ struct Simd {
     const __m128i low = _mm256_castsi256_si128(bytes), high = _mm256_extracti128_si256(bytes, 1);
     _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_unpacklo_epi32(low, high));
   }
-  static F from_i32(F x) { return _mm256_cvtepi32_ps(_mm256_castps_si256(x)); }
+  static F from_i32(F x) {
+    return _mm256_cvtepi32_ps(_mm256_castps_si256(x));
+  }
 
   static inline __attribute__((always_inline)) void load_quads(const char* const* rows, std::int64_t at,
                                                                F (&words)[4]) {

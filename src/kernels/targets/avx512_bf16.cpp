@@ -1,5 +1,5 @@
-// AVX-512 with the dot products of bf16, and so of whole numbers. All but those of bf16 is avx512_vnni's: it is compiled
-// once.
+// AVX-512 with the dot products of bf16, and so of whole numbers. All but those of bf16 is avx512_vnni's: it is
+// compiled once.
 #include "kernels/simd/avx512.h"
 #include "kernels/simd/transpose_sse.h"
 
@@ -81,9 +81,8 @@ constexpr Target by_dtype() noexcept {
                  float* packed) { of(dtype).linear.pack(dtype, weight, out, in, packed); },
       .pack_rows =
           [](DType dtype, const void* weight, DType weight_dtype, std::int64_t in, std::int64_t first,
-             std::int64_t last, float* packed) {
-            of(dtype).linear.pack_rows(dtype, weight, weight_dtype, in, first, last, packed);
-          },
+             std::int64_t last,
+             float* packed) { of(dtype).linear.pack_rows(dtype, weight, weight_dtype, in, first, last, packed); },
       .run = [](const LinearOperands& a, std::int64_t first, std::int64_t last,
                 std::int64_t panel) { of(a.dtype).linear.run(a, first, last, panel); },
       .stream = [](const LinearOperands& a, std::int64_t rows, std::int64_t begin,

@@ -6,7 +6,8 @@
 namespace attend::inline v1::kernels {
 
 #if defined(__x86_64__)
-extern const Target target_baseline, target_avx2, target_avx2_vnni, target_avx512, target_avx512_vnni, target_avx512_bf16;
+extern const Target target_baseline, target_avx2, target_avx2_vnni, target_avx512, target_avx512_vnni,
+    target_avx512_bf16;
 #define ATTEND_TARGETS \
   &target_baseline, &target_avx2, &target_avx2_vnni, &target_avx512, &target_avx512_vnni, &target_avx512_bf16
 #elif defined(__aarch64__)
