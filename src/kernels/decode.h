@@ -366,16 +366,25 @@ class Decode {
   void mix_all(Lines v, std::int64_t keys) {
     for_each_team([&]<int Rows>(std::int64_t r) {
       std::int64_t d = 0;
-      for (; d + value_vectors * lanes <= value_width_; d += value_vectors * lanes) {
-        mix_columns<Read, Rows, value_vectors>(r, v, d, keys);
+      constexpr int vectors_at_once = value_vectors<Read>;
+      for (; d + vectors_at_once * lanes <= value_width_; d += vectors_at_once * lanes) {
+        mix_columns<Read, Rows, vectors_at_once>(r, v, d, keys);
       }
       for (; d < value_width_; d += Dot::pair * lanes) mix_columns<Read, Rows, Dot::pair>(r, v, d, keys);
     });
   }
 
-  // N vectors of columns from d on.
+  // N vectors of columns from d on, of as many rows at once as have registers for their sums; the others find the
+  // values in the L1 cache. Wide strips of values are read faster: with AVX2 two rows of four vectors, which are two
+  // lines of the cache, take 0.83 of the time of four rows of two (32,768 keys, 32 heads over 8, two cores of a Xeon).
   template <class Read, int Rows, int N>
   void mix_columns(std::int64_t r, Lines v, std::int64_t d, std::int64_t keys) {
+    constexpr int at_once = min_of(Rows, value_rows<Read>);
+    for (int i = 0; i < Rows; i += at_once) mix_columns_of_rows<Read, at_once, N>(r + i, v, d, keys);
+  }
+
+  template <class Read, int Rows, int N>
+  void mix_columns_of_rows(std::int64_t r, Lines v, std::int64_t d, std::int64_t keys) {
     F sums[Rows][N];
     const RowWeights weights = Dot::pair == 1 ? RowWeights{scores_ + r * tile_keys, tile_keys}
                                               : RowWeights{pairs_ + r * tile_keys / 2, tile_keys / 2};

@@ -9,8 +9,14 @@ namespace {
 
 constexpr int team = 4;  // rows that share a load of keys and values
 static_assert(lanes % team == 0 && tile_keys % lanes == 0);
-constexpr int value_vectors = Simd::value_vectors;  // team * value_vectors accumulators
-static_assert(value_vectors % 2 == 0);
+// Sums of values that are added up at once: of so many rows, and of so many vectors of columns. Values that are widened
+// as they are read are widened once, for all rows of a team: then of fewer columns.
+template <class Read>
+constexpr int value_rows = Read::size == 4 ? Simd::value_rows : team;
+template <class Read>
+constexpr int value_vectors = Simd::value_rows* Simd::value_vectors / value_rows<Read>;
+static_assert(Simd::value_vectors % 2 == 0 && team % Simd::value_rows == 0);
+static_assert(Simd::value_rows * Simd::value_vectors / team % 2 == 0);
 
 // Elements as f32 vectors, or as pairs of 16 bits.
 struct ReadF32 {

@@ -16,7 +16,7 @@ struct Simd {
   // (1024 x 1024 x 64), 4 x 2 gives 94, 8 x 1 86, 2 x 4 78, and 8 x 2, which spills, 62.
   static constexpr int height = 4;
   static constexpr int vectors = 3;
-  static constexpr int value_vectors = 2;  // decode: accumulators for each of four rows
+  static constexpr int value_rows = 2, value_vectors = 4;  // decode: accumulators
 #ifdef __AVXVNNI__
   static constexpr bool byte_products = true, byte_pairs = false;
 #else

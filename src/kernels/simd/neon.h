@@ -17,7 +17,7 @@ struct Simd {
   // 8 x 3 accumulators, 3 vectors and a broadcast: 28 of the 32 registers.
   static constexpr int height = 8;
   static constexpr int vectors = 3;
-  static constexpr int value_vectors = 4;  // decode: accumulators for each of four rows
+  static constexpr int value_rows = 4, value_vectors = 4;  // decode: accumulators
 
   static F zero() { return vdupq_n_f32(0); }
   static F set1(float x) { return vdupq_n_f32(x); }

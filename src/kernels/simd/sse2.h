@@ -18,7 +18,7 @@ struct Simd {
   // 4 x 2 accumulators, 2 vectors, a broadcast and a product: 12 of the 16 registers; a third vector would spill.
   static constexpr int height = 4;
   static constexpr int vectors = 2;
-  static constexpr int value_vectors = 4;  // decode: accumulators for each of four rows
+  static constexpr int value_rows = 4, value_vectors = 4;  // decode: accumulators
   static constexpr bool byte_products = false, byte_pairs = false, signed_products = false,
                         multiplies_in_registers = false;
 
