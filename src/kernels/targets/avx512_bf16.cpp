@@ -5,7 +5,6 @@
 
 #include "kernels/dot_bf16.h"
 #include "kernels/targets/make_target.h"
-#include "kernels/targets/vnni.h"
 #include "kernels/x86_features.h"
 
 namespace attend::inline v1::kernels {
@@ -87,8 +86,7 @@ constexpr Target by_dtype() noexcept {
                 std::int64_t panel) { of(a.dtype).linear.run(a, first, last, panel); },
       .stream = [](const LinearOperands& a, std::int64_t rows, std::int64_t begin,
                    std::int64_t end) { of(a.dtype).linear.stream(a, rows, begin, end); },
-      .blocks = [](QuantizedType type,
-                   Activations activations) { return integers_avx512_vnni.blocks(type, activations); },
+      .blocks = blocks_by<integers_avx512_vnni>,
       .widen = [](const BlockMatrix& weight, std::int64_t first, std::int64_t last, float* to,
                   std::int64_t stride) { target_avx512.linear.widen(weight, first, last, to, stride); }};
   return target;

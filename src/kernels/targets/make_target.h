@@ -10,6 +10,7 @@
 #include "kernels/summary.h"
 #include "kernels/targets/integers.h"
 #include "kernels/targets/list.h"
+#include "kernels/targets/vnni.h"
 
 namespace attend::inline v1::kernels {
 namespace {
@@ -191,6 +192,24 @@ constexpr Target make_target(const char* name, bool (*supported)()) noexcept {
   Target target = make_float_target<DotF32>(name, supported);
   target.decode.run = run_any_decode<DotF32>;
   target.linear.blocks = blocks_of, target.linear.widen = widen_blocks;
+  return target;
+}
+
+// The same for processors that have others for whole numbers: these are compiled for them alone.
+template <const IntegerKernels& integers>
+BlockKernels blocks_by(QuantizedType type, Activations activations) {
+  return integers.blocks(type, activations);
+}
+
+template <const IntegerKernels& integers>
+constexpr Target make_vnni_target(const char* name, bool (*supported)()) noexcept {
+  Target target = make_target(name, supported);
+  target.decode.run = [](const DecodeGroup* groups, std::int64_t count, std::int64_t first, std::int64_t last,
+                         std::int64_t begin, std::int64_t end, void* scratch) {
+    const auto run = groups[0].group.sizes.quantized ? integers.decode_i8 : run_decode<DotF32>;
+    run(groups, count, first, last, begin, end, scratch);
+  };
+  target.linear.blocks = blocks_by<integers>;
   return target;
 }
 
