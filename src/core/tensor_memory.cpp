@@ -20,7 +20,7 @@ constexpr std::size_t smallest = 1 << 16;
 
 #ifdef __linux__
 // What is as large asks for pages of 2 MiB, as NumPy does for its arrays: where nobody asks, many systems give pages of
-// 4 KiB. With those a layer of MiniLM took 1.17 times as long to record, and 32,768 keys 1.03 to 1.08 times as long to
+// 4 KiB. With those a layer of MiniLM took 1.11 times as long to record, and 32,768 keys 1.03 to 1.04 times as long to
 // read (two cores of a Xeon).
 constexpr std::size_t large = std::size_t{4} << 20, large_page = std::size_t{2} << 20;
 #endif
